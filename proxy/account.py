@@ -1,0 +1,231 @@
+"""Gathers the facts of one exchange while it goes, and sees to it that it is told once, however it
+ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+
+from proxy.core import contract, echo, expect
+from proxy.core.expect import Cached
+from proxy.core.outcome import Outcome, Route, Timings
+from proxy.core.reply import Seen
+from proxy.core.usage import Usage
+from proxy.doors import Doors
+from proxy.errors import ClientGone, ProxyError
+from proxy.keys import Caller
+from proxy.prune import Pruning, record
+from proxy.relay import Ending, Send
+from proxy.settings import UpstreamSettings
+from proxy.tap import Tap
+from proxy.upstream import Headers
+
+FAILED = "failed"
+"""The ending of an exchange that we answered ourselves, with an error."""
+_LONGEST_TASK = 100
+
+
+class Counter:
+    """Counts the bytes that pass, and reads nothing."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.bytes = 0
+
+    def feed(self, chunk: bytes) -> None:
+        self.bytes += len(chunk)
+
+
+class Account:
+    """One exchange. Seconds are by the doors' monotonic ticks."""
+
+    def __init__(self, doors: Doors, route: Route, named: Mapping[bytes, bytes]) -> None:
+        self._doors, self._route = doors, route
+        self._began = doors.ticks()
+        self._left: float | None = None
+        self._first: float | None = None
+        self._task = named.get(b"x-lethe-task", b"")[:_LONGEST_TASK].decode("ascii", "replace")
+        self._faults: list[str] = []
+        self._error = ""
+        self._up: UpstreamSettings | None = None
+        self._answered = self._closed = False
+        self.id = doors.new_id()
+        self.caller: Caller | None = None
+        self.status = 0
+        self.ending: Ending | None = None
+        self.model = self.unread = ""
+        self.streamed = self.retried = False
+        self.bytes_in = 0
+        self.read_seconds: float | None = None
+        self.pruning: Pruning | None = None
+        self.tap: Tap | None = None
+        self.counter = Counter()
+
+    def fault(self, place: str) -> None:
+        """Our own trouble, which the client does not see."""
+        self._faults.append(place)
+
+    def leaves(self, up: UpstreamSettings) -> None:
+        """The request is ready to be forwarded."""
+        self._up = up
+        self._left = self._doors.ticks()
+
+    def first_byte(self) -> None:
+        self._first = self._doors.ticks()
+
+    @asynccontextmanager
+    async def kept(self, send: Send) -> AsyncIterator[None]:
+        """Runs an exchange to whatever end it comes to; our own refusals become an answer."""
+        self._doors.observer.in_flight += 1
+        try:
+            yield
+        except ClientGone as gone:
+            self.ending = Ending.CLIENT_GONE
+            self.status = self.status or gone.status
+        except ProxyError as error:
+            self.status, self._error, self._answered = error.status, error.code, True
+            await answer(send, error)
+        except asyncio.CancelledError:
+            self.ending = Ending.DRAINING
+            raise
+        finally:
+            self._doors.observer.in_flight -= 1
+            self.close()
+
+    def headers(self) -> Headers:
+        """What is known when the request leaves, for the client to read."""
+        overhead = (self._left or self._began) - self._began
+        rows = [(b"x-lethe-exchange", self.id.encode())]
+        if self.pruning is not None:
+            rows += _pruned_headers(self.pruning)
+        return [*rows, (b"x-lethe-overhead-ms", b"%.2f" % (overhead * 1000))]
+
+    def close(self) -> None:
+        """Tell it and remember it, once. Nothing here may hurt the exchange, which is over.
+
+        Called as soon as the last byte is written, before anything is awaited: a client whose tool
+        is fast may ask again at once, and that turn must find what was sent in this one.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        seen = self._seen()
+        outcome = self._outcome(seen)
+        line = self._doors.observer.tell(outcome)
+        try:
+            self._remember(outcome, line, seen)
+        except Exception:
+            # What is remembered is for the next turn; this one is over and well.
+            self._doors.observer.counts.add("lethe_faults_total", ("remember",))
+
+    def _remember(self, outcome: Outcome, line: Mapping[str, Any], seen: Seen | None) -> None:
+        """Note what left, where the upstream took it."""
+        if self.pruning is None or self.caller is None or not 200 <= self.status < 300:
+            return
+        usage = seen.usage if seen else Usage()
+        tokens = (usage.input, usage.output, usage.cache_read)
+        reply = echo.digest_of(seen) if seen else b""
+        self._doors.ledger.remember(
+            record(
+                self._doors,
+                self.caller,
+                self.pruning,
+                line,
+                outcome.at,
+                outcome.upstream,
+                tokens,
+                reply,
+            )  # fmt: skip
+        )
+
+    def _cached(self, seen: Seen | None, now: float) -> Cached | None:
+        """What the cache should have served, beside what it did; None where no reply came."""
+        up, pruning = self._up, self.pruning
+        if up is None or pruning is None or seen is None or not 200 <= self.status < 300:
+            return None
+        last, sealed = pruning.sealed.basis, pruning.sealed
+        return expect.compare(
+            contract.rule_for(up.contract, up.url), last, sealed.elements, sealed.finding,
+            seen.usage.cache_read, now - last.at if last else 0.0, up.name,
+        )  # fmt: skip
+
+    def _seen(self) -> Seen | None:
+        if self.tap is None:
+            return None
+        try:
+            self._error = self._error or self.tap.error()
+            seen = self.tap.seen()
+        except Exception:
+            # The reply has reached the client; that we could not read it is counted, no more.
+            self.fault("tap")
+            return None
+        if self.tap.failures:
+            self.fault("tap")
+        return seen
+
+    def _outcome(self, seen: Seen | None) -> Outcome:
+        pruning, now = self.pruning, self._doors.clock()
+        return Outcome(
+            id=self.id,
+            at=now,
+            route=self._route,
+            status=self.status,
+            ending=self.ending.value if self.ending else FAILED,
+            upstream=self._up.name if self._up else "",
+            model=self.model,
+            key=self.caller.alias if self.caller else "",
+            task=self._task,
+            streamed=self.streamed,
+            unread=self.unread,
+            error=self._error or (seen.error if seen else ""),
+            bytes_in=self.bytes_in,
+            bytes_out=self.tap.bytes if self.tap else self.counter.bytes,
+            retried=self.retried,
+            pruned=pruning.told(self._cached(seen, now)) if pruning else None,
+            usage=seen.usage if seen and self.status < 400 else None,
+            finish=seen.finish_reason if seen else "",
+            timings=self._timings(),
+            faults=tuple(self._faults),
+        )
+
+    def _timings(self) -> Timings:
+        settle = self.pruning.settle_seconds if self.pruning else None
+        overhead = self._left - self._began if self._left is not None else None
+        first = None
+        if self._first is not None and self._left is not None:
+            first = self._first - self._left
+        return Timings(
+            self.read_seconds, settle, overhead, first, self._doors.ticks() - self._began
+        )
+
+
+def _pruned_headers(it: Pruning) -> Headers:
+    finding = it.sealed.finding
+    prefix = f"broken; cause={finding.cause.value}" if finding.is_break else finding.cause.value
+    return [
+        (b"x-lethe-conversation", it.turn.conversation.hex().encode()),
+        (b"x-lethe-policy", str(it.rule).encode()),
+        (b"x-lethe-steps-dropped", b"%d" % it.sealed.dropped),
+        # Four bytes a token: an estimate, and marked as one.
+        (b"x-lethe-dropped-tokens", b"~%d" % (it.sealed.dropped_bytes // 4)),
+        (b"x-lethe-prefix", prefix.encode()),
+    ]
+
+
+async def answer(send: Send, error: ProxyError) -> None:
+    """One of our own failures, in the shape of an OpenAI error."""
+    body = orjson.dumps(
+        {"error": {"message": str(error), "type": error.type, "param": None, "code": error.code}}
+    )
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-lethe-error", error.code.encode()),
+    ]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,315 @@
+"""Builds the application: opens the doors at start, serves both ports, drains and closes at the
+end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import uvicorn
+
+from proxy import routes
+from proxy.doors import Doors, State
+from proxy.errors import SettingsError
+from proxy.keys import Keyring
+from proxy.ledger import in_memory
+from proxy.ledger.contract import Ledger
+from proxy.memo import Memo
+from proxy.observe import Counts, Observer
+from proxy.settings import Settings, UpstreamSettings, artifact_rules
+from proxy.upstream import Target, Upstream
+from proxy.workers import Workers
+
+_SAVE_EVERY = 1.0
+_WRITE_EVERY = 0.2
+
+
+@asynccontextmanager
+async def opened(settings: Settings, folder: Path | None = None) -> AsyncIterator[Doors]:
+    """The doors, open; closed again at the end. `folder` is where the workers leave their
+    numbers.
+    """
+    with _log(settings.log) as log:
+        doors = _doors(settings, folder, log)
+        await doors.upstream.open()
+        await doors.ledger.open()
+        try:
+            async with asyncio.TaskGroup() as group:
+                ticking = group.create_task(_tick(doors))
+                try:
+                    yield doors
+                finally:
+                    ticking.cancel()
+        finally:
+            await doors.ledger.close()
+            await doors.upstream.close()
+            doors.observer.write_lines()
+            doors.observer.leave()
+
+
+def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doors:
+    metrics = settings.metrics
+    observer = Observer(folder, log, metrics.model_labels, metrics.key_labels, metrics.gen_ai)
+    ledger = _ledger(settings)
+    observer.gauges = partial(_gauge, ledger)
+    numbers = count()
+    start = secrets.token_hex(5)
+    targets = {up.name: _target(up) for up in settings.upstreams}
+    return Doors(
+        settings=settings,
+        keyring=Keyring(settings),
+        targets=targets,
+        rules={
+            "": artifact_rules(settings),
+            **{k.alias: artifact_rules(settings, k) for k in settings.keys},
+        },
+        memo=Memo(secrets.randbits(63), settings.max_body_bytes),
+        ledger=ledger,
+        upstream=Upstream(targets.values(), clock=time.monotonic),
+        observer=observer,
+        clock=time.time,  # noqa: TID251  (the composition root: here the clock is handed out)
+        ticks=time.perf_counter,
+        new_id=lambda: f"{start}-{next(numbers):x}",
+        state=State(),
+    )
+
+
+def _ledger(settings: Settings) -> Ledger:
+    own = settings.ledger
+    clock = time.time  # noqa: TID251  (as above)
+    if own.redis is None:
+        return in_memory.InMemory(
+            in_memory.Options(
+                max_entries=own.max_entries,
+                max_bytes=own.max_bytes,
+                history=own.history,
+                ttl=own.ttl,
+            ),
+            clock=clock,
+        )
+    from proxy.ledger import in_redis
+
+    return in_redis.InRedis(
+        in_redis.Options(
+            url=own.redis, ttl=own.ttl, timeout=own.timeout, history=own.history,
+            encryption_key=own.encryption_key,
+        ),
+        clock=clock,
+    )  # fmt: skip
+
+
+def _target(up: UpstreamSettings) -> Target:
+    return Target(
+        name=up.name, base=up.url, first_byte_timeout=up.first_byte_timeout,
+        connect_timeout=up.connect_timeout, ca_file=up.ca_file, client_cert=up.client_cert,
+        client_key=up.client_key, trust_env=up.trust_env, max_connections=up.max_connections,
+    )  # fmt: skip
+
+
+def _gauge(ledger: Ledger, counts: Counts) -> None:
+    """What is read off the ledger when metrics are."""
+    health = ledger.health()
+    counts.set("lethe_ledger_queue", health.queued)
+    counts.set("lethe_ledger_up", 1 if health.state == "up" else 0)
+    for kind, failures in health.failures.items():
+        counts.numbers["lethe_ledger_failures_total"][(kind,)] = failures
+
+
+@contextmanager
+def _log(where: str) -> Iterator[BinaryIO | None]:
+    match where:
+        case "off":
+            yield None
+        case "stdout":
+            yield sys.stdout.buffer
+        case "stderr":
+            yield sys.stderr.buffer
+        case path:
+            with open(path, "ab") as file:
+                yield file
+
+
+async def _tick(doors: Doors) -> None:
+    """Writes log lines and numbers off the path, until it is cancelled."""
+    saved = doors.ticks()
+    while True:
+        await asyncio.sleep(_WRITE_EVERY)
+        await asyncio.to_thread(doors.observer.write_lines)
+        if doors.ticks() - saved >= _SAVE_EVERY:
+            saved = doors.ticks()
+            await asyncio.to_thread(doors.observer.save)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server; signals are this module's business, since two of them run in one
+    process.
+    """
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(settings: Settings, app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, http="httptools", loop="none", lifespan="off", access_log=False, log_config=None,
+        server_header=False, date_header=False, proxy_headers=False, ws="none",
+        timeout_graceful_shutdown=max(1, round(settings.drain_timeout)), timeout_keep_alive=75,
+        h11_max_incomplete_event_size=None, backlog=2048,
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def serving(
+    doors: Doors, main: socket.socket, admin: socket.socket
+) -> AsyncIterator[Sequence[uvicorn.Server]]:
+    """Both ports, served until the block ends and what has begun is over."""
+    servers = [
+        _Server(_config(doors.settings, routes.main(doors))),
+        _Server(_config(doors.settings, routes.admin(doors))),
+    ]
+    async with asyncio.TaskGroup() as group:
+        for server, listener in zip(servers, (main, admin), strict=True):
+            group.create_task(server.serve(sockets=[listener]))
+        try:
+            yield servers
+        finally:
+            stop(doors, servers)
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[tuple[str, str]]:
+    """One worker inside this process until the block ends: both addresses. Signals are not
+    touched.
+    """
+    there = settings.admin
+    with bound(settings.host, settings.port) as main, bound(there.host, there.port) as admin:
+        async with opened(settings) as doors, serving(doors, main, admin):
+            yield _address(main), _address(admin)
+
+
+def stop(doors: Doors, servers: Sequence[uvicorn.Server]) -> None:
+    """Take no more; said twice, wait for nothing."""
+    again = doors.state.draining
+    doors.state.draining = True
+    for server in servers:
+        server.should_exit = True
+        server.force_exit = again
+
+
+async def serve_sockets(
+    settings: Settings, main: socket.socket, admin: socket.socket, folder: Path | None
+) -> None:
+    """One worker: both ports, until a signal tells it to stop; then what has begun may end."""
+    told = asyncio.Event()
+    async with opened(settings, folder) as doors, serving(doors, main, admin) as servers:
+        loop = asyncio.get_running_loop()
+
+        def on_signal() -> None:
+            if told.is_set():
+                stop(doors, servers)
+            told.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, on_signal)
+        _freeze()
+        await told.wait()
+
+
+def _freeze() -> None:
+    """What was built at start is never garbage: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+def _tune_malloc() -> None:
+    """Keep freed megabytes for the next body rather than hand them back page by page (glibc
+    only).
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    m_trim_threshold, m_mmap_threshold = -1, -3
+    mallopt(m_mmap_threshold, 32 << 20)
+    mallopt(m_trim_threshold, 48 << 20)
+
+
+def run_worker(settings: Settings, folder: Path | None, sockets: list[socket.socket]) -> None:
+    """One worker process, to its end."""
+    _tune_malloc()
+    main, admin = sockets
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve_sockets(settings, main, admin, folder))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises SettingsError where the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named, since asyncio sets TCP_NODELAY only where it reads TCP off the socket, not the default
+    # 0.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise SettingsError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another host or port"
+        ) from error
+    listener.listen(2048)
+    listener.setblocking(False)
+    listener.set_inheritable(True)
+    return listener
+
+
+def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
+    """Serve until a signal. `announce` gets both addresses when they are bound."""
+    main, admin = (
+        bound(settings.host, settings.port),
+        bound(settings.admin.host, settings.admin.port),
+    )
+    announce(_address(main), _address(admin))
+    try:
+        if settings.workers == 1:
+            run_worker(settings, None, [main, admin])
+        else:
+            _serve_many(settings, [main, admin])
+    finally:
+        main.close()
+        admin.close()
+
+
+def _serve_many(settings: Settings, sockets: list[socket.socket]) -> None:
+    with tempfile.TemporaryDirectory(prefix="lethe-") as name:
+        work = partial(run_worker, settings, Path(name))
+        grace = settings.drain_timeout + 5
+        Workers(work, sockets, settings.workers, grace).run(time.monotonic)
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,234 @@
+"""The command line: reads arguments, makes one call, tells people what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from proxy import __version__, app, views
+from proxy.core import policy
+from proxy.errors import ProxyError, SettingsError
+from proxy.replay import demo as demonstration
+from proxy.replay import demo_report
+from proxy.settings import Settings, load
+
+cli = typer.Typer(
+    name="lethe",
+    help="A proxy that forgets an agent's old reasoning in flight and keeps the prompt cache warm.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """The console entry. Ends the process: 0, 1 for what failed, 2 for what cannot be used."""
+    cli()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"lethe {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _lethe(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say it and leave."),
+    ] = False,
+) -> None:
+    """What all commands have in common."""
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What was raised on purpose, alone or in a group, becomes words on stderr and an exit code."""
+    code = 0
+    try:
+        yield
+    except* SettingsError as group:
+        code = _say(group, 2)
+    except* ProxyError as group:
+        code = _say(group, 1)
+    if code:
+        raise typer.Exit(code)
+
+
+def _say(group: BaseExceptionGroup[ProxyError], code: int) -> int:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            _say(error, code)
+        else:
+            print(f"lethe: {error}", file=sys.stderr)
+    return code
+
+
+# lethe serve
+
+
+# All are texts that `settings` checks, so that whatever is wrong is told at once.
+_UPSTREAM = typer.Option(metavar="URL", help="Provider or engine, with or without /v1.")
+_HOST = typer.Option(metavar="H", help="Address to listen on (127.0.0.1).")
+_PORT = typer.Option(metavar="N", help="Port to listen on (4100).")
+_POLICY = typer.Option(metavar="NAME", help="Default policy (after_artifact): lethe policies.")
+_REDIS = typer.Option(metavar="URL", help="Redis or Valkey; without it all is held in memory.")
+_WORKERS = typer.Option(metavar="N", help="Worker processes (1); more than one need --redis.")
+_CONFIG = typer.Option(metavar="FILE", help="Configuration (TOML).", envvar="LETHE_CONFIG")
+_ADMIN_HOST = typer.Option(metavar="H", help="Address of the admin listener (127.0.0.1).")
+_ADMIN_PORT = typer.Option(metavar="N", help="Port of the admin listener (4101).")
+_LOG = typer.Option(metavar="WHERE", help="A line for each exchange: stdout, stderr, off, a file.")
+
+
+@cli.command()
+def serve(
+    upstream: Annotated[str | None, _UPSTREAM] = None,
+    host: Annotated[str | None, _HOST] = None,
+    port: Annotated[str | None, _PORT] = None,
+    policy: Annotated[str | None, _POLICY] = None,
+    redis: Annotated[str | None, _REDIS] = None,
+    workers: Annotated[str | None, _WORKERS] = None,
+    config: Annotated[Path | None, _CONFIG] = None,
+    admin_host: Annotated[str | None, _ADMIN_HOST] = None,
+    admin_port: Annotated[str | None, _ADMIN_PORT] = None,
+    log: Annotated[str | None, _LOG] = None,
+) -> None:
+    """Forward an agent's requests, without the reasoning that the policy drops."""
+    given = {
+        "upstream": upstream, "host": host, "port": port, "policy": policy, "redis": redis,
+        "workers": workers, "admin_host": admin_host, "admin_port": admin_port, "log": log,
+    }  # fmt: skip
+    with _told():
+        settings = load(given, os.environ, config)
+        app.serve(settings, lambda main, admin: _announce(settings, main, admin))
+
+
+def _announce(settings: Settings, main: str, admin: str) -> None:
+    rows = (
+        f"lethe {__version__}",
+        f"  listens on  {main}",
+        f"  forwards to {_forwards(settings)}",
+        f"  policy      {settings.policy}: {_verdict(settings.policy)}",
+        f"  ledger      {_ledger(settings)}",
+        f"  admin       {admin}  (/metrics, /healthz, /readyz)",
+        "",
+        "Point your agent here:",
+        f"  export OPENAI_BASE_URL={_callable(main)}/v1",
+    )
+    print("\n".join(rows), file=sys.stderr, flush=True)
+
+
+def _forwards(settings: Settings) -> str:
+    first, *others = settings.upstreams
+    return first.url + (f" and {len(others)} more by model or key" if others else "")
+
+
+def _verdict(name: str) -> str:
+    head = name.partition(":")[0]
+    return next(it.verdict for it in policy.ABOUT if it.form.partition(":")[0] == head)
+
+
+def _ledger(settings: Settings) -> str:
+    if settings.ledger.redis is None:
+        return (
+            "in memory: not shared with other processes, forgotten when this one ends "
+            "(--redis URL shares and keeps it)"
+        )
+    workers = "" if settings.workers == 1 else f", shared by {settings.workers} workers"
+    return f"Redis at {_without_secret(settings.ledger.redis)}{workers}"
+
+
+def _without_secret(url: str) -> str:
+    """A URL may hold a password: only where it leads is told."""
+    parts = urlsplit(url)
+    return parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
+
+
+def _callable(address: str) -> str:
+    """The address as a client on this machine can use it."""
+    for everywhere, here in (("//0.0.0.0:", "//127.0.0.1:"), ("//[::]:", "//[::1]:")):
+        address = address.replace(everywhere, here)
+    return address
+
+
+# lethe demo
+
+
+@cli.command()
+def demo(
+    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for scripts.")] = False,
+    steps: Annotated[int, typer.Option(min=2, max=200, help="Steps of the agent.")] = 30,
+    seed: Annotated[int, typer.Option(help="Another seed, other texts.")] = 1,
+) -> None:
+    """See it work: a scripted agent through the real proxy, no key, no network."""
+    names = demonstration.POLICIES
+    with _told(), _progress(len(names) * (steps + 1), not as_json) as told:
+        runs = asyncio.run(demonstration.measure(app.running, steps, seed, time.monotonic, told))
+    if as_json:
+        print(json.dumps(demo_report.as_json(runs, steps, seed), indent=2))
+    else:
+        demo_report.show(Console(), runs)
+
+
+@contextmanager
+def _progress(requests: int, wanted: bool) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr while requests are answered; gone when they are."""
+    columns = (TextColumn("{task.description:<16}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    shown = wanted and console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+        bar = progress.add_task("", total=requests)
+        yield lambda name: progress.update(bar, advance=1, description=name)
+
+
+# lethe policies
+
+
+@cli.command()
+def policies(
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+) -> None:
+    """What each policy does to a finished step's reasoning, and to the cached prefix."""
+    default = Settings().policy
+    rows = [
+        {
+            "policy": it.form,
+            "verdict": it.verdict,
+            "prefix": it.prefix,
+            "default": it.form == default,
+        }
+        for it in policy.ABOUT
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    else:
+        Console().print(_policies_table(default))
+
+
+def _policies_table(default: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("policy", no_wrap=True)
+    table.add_column("verdict on a finished step")
+    table.add_column("cached prefix")
+    for it in policy.ABOUT:
+        name = f"{it.form} (default)" if it.form == default else it.form
+        table.add_row(name, it.verdict, it.prefix)
+    return table
+
+
+views.register(cli)

@@ -1,0 +1,1 @@
+"""The product: pure functions over frozen values. No I/O, no clock, no chance, no logging."""

@@ -1,0 +1,314 @@
+"""Names a history by what was said: a link digests the link before it and one message without its
+reasoning.
+
+Real clients flip some forms between turns, so they are not part of what was said: `cache_control`,
+key order, `null` or `""` or no content, a string or one text part, and bookkeeping such as
+`annotations`. Everything else is: role, exact text, tool calls with the argument text as sent, tool
+result ids, images, unknown members. Numbers count by their literal, never through a float. Tool
+results are opaque text.
+
+The root of a chain carries the scope, so no link is ever shared between keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from proxy.core import reasoning
+from proxy.core.sent import NO_TEXT, Element, Part
+from proxy.core.wire import chat
+from proxy.core.wire.chat import Edit, Number
+
+_IGNORED = frozenset({"cache_control", "annotations", "logprobs", "status", "index", "id"})
+_KNOWN = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_ABSENT: tuple[Any, ...] = (None, "", [])
+_THOUGHT = (*reasoning.STRING_CARRIERS, *reasoning.LIST_CARRIERS, *reasoning.SEALED_MEMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a request. Offsets are those of the body it was read from.
+
+    `calls` are the ids of its tool calls, `answers` the id of the call that it answers. `kept` and
+    `dropped` are the element it becomes under either verdict; the same object where there is no
+    reasoning to drop.
+    """
+
+    start: int
+    end: int
+    role: str
+    link: bytes
+    calls: tuple[str, ...]
+    answers: str
+    edits: tuple[Edit, ...]
+    slots: tuple[tuple[int, int], ...]
+    sealed: bool
+    kept: Element
+    dropped: Element
+
+
+def digest(*parts: bytes, size: int = 16) -> bytes:
+    """A digest over parts, each with its length, so that no two lists of parts run together."""
+    hashed = blake2b(digest_size=size)
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big"))
+        hashed.update(part)
+    return hashed.digest()
+
+
+def scope_of(credential: bytes | None, secret: bytes) -> bytes:
+    """The scope of a request (16 bytes): a digest of its credential, keyed by the secret if any."""
+    if credential is None:
+        return digest(b"anonymous")
+    return blake2b(credential, key=secret[:64], digest_size=16, person=b"lethe-scope").digest()
+
+
+def root_of(scope: bytes) -> bytes:
+    """The link before the first message."""
+    return digest(b"root", scope)
+
+
+def read(body: bytes, start: int, end: int, before: bytes) -> Message:
+    """Read the message at `body[start:end]`, whose chain so far ends in the link `before`.
+
+    A message that no reader can decode is known by its bytes and never edited.
+    """
+    raw = body[start:end]
+    try:
+        message = chat.exact(raw)
+    except ValueError:
+        return _opaque(raw, start, before)
+    if not isinstance(message, dict) or not isinstance(message.get("role", ""), str):
+        return _opaque(raw, start, before)
+    return _read(body, start, end, before, message)
+
+
+def _opaque(raw: bytes, start: int, before: bytes) -> Message:
+    said = digest(b"opaque", raw)
+    element = Element(Part.MESSAGE, said, said, said[:8], len(raw), 0, "")
+    link = digest(before, said)
+    return Message(start, start + len(raw), "", link, (), "", (), (), False, element, element)
+
+
+def _read(body: bytes, start: int, end: int, before: bytes, message: Mapping[str, Any]) -> Message:
+    role = message.get("role", "")
+    exact, gist = _forms(message, role)
+    said = digest(*exact)
+    text, length = _text_of(message, gist[1])
+    whole = digest(*gist, size=8)
+    bare = Element(Part.MESSAGE, said, said, whole, end - start, 0, role, text, length)
+    found, kept, dropped = reasoning.NOTHING, bare, bare
+    if role == "assistant":
+        found = reasoning.find(body, start, end, message)
+        kept = _with_reasoning(bare, message, found.size)
+        dropped = _shorter(bare, found.edits) if found.edits else kept
+    return Message(
+        start, end, role, digest(before, said), _calls(message), _text(message.get("tool_call_id")),
+        found.edits, found.slots, found.sealed, kept, dropped,
+    )  # fmt: skip
+
+
+def _shorter(bare: Element, edits: Sequence[Edit]) -> Element:
+    size = bare.size - sum(e.end - e.start - len(e.text) for e in edits)
+    return replace(bare, size=size)
+
+
+def _with_reasoning(bare: Element, message: Mapping[str, Any], size: int) -> Element:
+    thought = list(_thought(message))
+    if not thought:
+        return bare
+    whole = digest(bare.said, b"reasoning", *thought)
+    return replace(bare, digest=whole, reasoning=size)
+
+
+def _text_of(message: Mapping[str, Any], core: bytes) -> tuple[bytes, int]:
+    """The digest of a message's text, blanks around it aside, and its length; none for parts."""
+    text = plain_text(message)
+    return (core[:8], len(_utf8(text))) if text else (NO_TEXT, 0)
+
+
+def plain_text(message: Mapping[str, Any]) -> str:
+    """The text of a message that is nothing but one text, without the blanks around it."""
+    content, assistant = message.get("content"), message.get("role") == "assistant"
+    if isinstance(content, list):
+        parts = [p for p in content if not (assistant and reasoning.is_reasoning_part(p))]
+        content = parts[0]["text"] if len(parts) == 1 and _plain_part(parts[0]) else None
+    if not isinstance(content, str):
+        return ""
+    return (reasoning.without_think(content) if assistant else content).strip()
+
+
+def begins_with(message: Mapping[str, Any], earlier: Element) -> bool:
+    """Whether the text of a message begins with the text of an earlier element, and goes on."""
+    text = _utf8(plain_text(message))
+    if not 0 < earlier.length < len(text):
+        return False
+    return digest(text[: earlier.length])[:8] == earlier.text
+
+
+def _thought(message: Mapping[str, Any]) -> Iterator[bytes]:
+    """All of an assistant message that is rendered and was not said, as parts to digest."""
+    for key in _THOUGHT:
+        value = message.get(key)
+        if value and reasoning.carries(key, value):
+            yield from (key.encode(), canonical(value))
+    content = message.get("content")
+    if isinstance(content, list):
+        placed = [[at, p] for at, p in enumerate(content) if reasoning.is_reasoning_part(p)]
+        if placed:
+            yield from (b"content", canonical(placed))
+    text = reasoning.first_text(content)
+    if span := reasoning.think_span(text):
+        yield from (b"think", _utf8(text[span[0] : span[1]]))
+
+
+def _forms(message: Mapping[str, Any], role: str) -> tuple[list[bytes], list[bytes]]:
+    """What was said as parts to digest: exactly, and in gist.
+
+    The gist is what is left when another hand serialises the message anew: text stripped, arguments
+    parsed, ids left out.
+    """
+    assistant = role == "assistant"
+    content, core = _content(message.get("content"), assistant)
+    exact, gist = [_utf8(role), content], [_utf8(role), core]
+    answers = message.get("tool_call_id")
+    if answers not in _ABSENT:
+        exact += [b"answers", canonical(answers)]
+    calls = message.get("tool_calls")
+    if calls not in _ABSENT:
+        for call in calls if isinstance(calls, list) else [calls]:
+            exact += [b"call", _call(call)]
+            gist += [b"call", _call_gist(call)]
+    extra = _extra(message, assistant)
+    if extra:
+        exact += [b"extra", canonical(extra)]
+    return exact, gist
+
+
+def _extra(message: Mapping[str, Any], assistant: bool) -> dict[str, Any]:
+    """Members that nobody here knows: they may be rendered, so they count."""
+    return {
+        key: value
+        for key, value in message.items()
+        if key not in _KNOWN
+        and key not in _IGNORED
+        and value not in _ABSENT
+        and not (assistant and reasoning.carries(key, value))
+    }
+
+
+def _content(content: Any, assistant: bool) -> tuple[bytes, bytes]:
+    """The content exactly, and in gist."""
+    if isinstance(content, list):
+        parts = [p for p in content if not (assistant and reasoning.is_reasoning_part(p))]
+        if len(parts) != 1 or not _plain_part(parts[0]):
+            form = b"".join(_parts(parts, assistant))
+            return form, form
+        content = parts[0]["text"]
+    if isinstance(content, str):
+        return _text_forms(reasoning.without_think(content) if assistant else content)
+    form = b"" if content is None else canonical(content)
+    return form, form
+
+
+def _text_forms(text: str) -> tuple[bytes, bytes]:
+    """A text exactly, and without the blanks around it; it is digested once for both."""
+    if not text:
+        return b"", b""
+    core = text.strip()
+    before = text[: len(text) - len(text.lstrip())] if core else ""
+    after = text[len(before) + len(core) :]
+    gist = digest(_utf8(core)) if core else b""
+    return b"%b%d,%b%b" % (gist, len(before), _utf8(before), _utf8(after)), gist
+
+
+def _plain_part(part: Any) -> bool:
+    """Whether a part is text and nothing else; `cache_control` aside."""
+    return (
+        isinstance(part, dict)
+        and isinstance(part.get("text"), str)
+        and part.keys() <= {"type", "text", "cache_control"}
+        and part.get("type", "text") == "text"
+    )
+
+
+def _parts(parts: Sequence[Any], assistant: bool) -> Iterator[bytes]:
+    """Several parts; `<think>` is taken out of the first text only."""
+    first = reasoning.first_text_part(parts) if assistant else None
+    for at, part in enumerate(parts):
+        if at == first:
+            part = {**part, "text": reasoning.without_think(part["text"])}
+        yield canonical(part)
+
+
+def _call(call: Any) -> bytes:
+    if isinstance(call, dict) and "index" in call:
+        call = {key: value for key, value in call.items() if key != "index"}
+    return canonical(call)
+
+
+def _call_gist(call: Any) -> bytes:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return canonical(call)
+    return canonical([function.get("name"), parsed_arguments(function.get("arguments"))])
+
+
+def parsed_arguments(arguments: Any) -> Any:
+    """Tool arguments as a value with fractions by literal; the text itself where it is not JSON."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return chat.exact(_utf8(arguments))
+    except ValueError:
+        return arguments
+
+
+def _calls(message: Mapping[str, Any]) -> tuple[str, ...]:
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list) or not calls:
+        return ("",) if isinstance(message.get("function_call"), dict) else ()
+    return tuple([_text(call.get("id")) if isinstance(call, dict) else "" for call in calls])
+
+
+def canonical(value: Any) -> bytes:
+    """One form for values that are equal but for key order and `cache_control`."""
+    out: list[bytes] = []
+    _write(value, out)
+    return b"".join(out)
+
+
+def _write(value: Any, out: list[bytes]) -> None:
+    kind = type(value)
+    if kind is str:
+        raw = _utf8(value)
+        out.append(b'"%d:%b' % (len(raw), raw))
+    elif kind is dict:
+        out.append(b"{")
+        for key in sorted(value):
+            if key != "cache_control":
+                _write(key, out)
+                _write(value[key], out)
+        out.append(b"}")
+    elif kind is list:
+        out.append(b"[")
+        for item in value:
+            _write(item, out)
+        out.append(b"]")
+    else:
+        literal = value.literal if kind is Number else repr(value)
+        out.append(b"#%d:%b" % (len(literal), literal.encode()))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")

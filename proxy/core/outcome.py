@@ -1,0 +1,208 @@
+"""Everything that is worth telling of one exchange, when it is over: one log line and all metrics
+come of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from proxy.core.expect import Cached
+from proxy.core.explain import NONE, Explanation
+from proxy.core.prefix import Finding
+from proxy.core.usage import Usage
+
+
+class Route(Enum):
+    """What was done with a request: read and pruned, passed on unread, or answered by us."""
+
+    CHAT = "chat"
+    PASS = "pass"
+    OWN = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was decided and carried out on one chat request.
+
+    `fresh` counts this turn's new verdicts by their name, `adopted` those of a conversation met in
+    mid-life. Steps and bytes are those that hold reasoning; tokens are estimated where the name
+    says so.
+    """
+
+    conversation: str
+    root: str
+    policy: str
+    steps: int
+    fresh: Mapping[str, int]
+    adopted: int
+    dropped: int
+    kept: int
+    dropped_bytes: int
+    kept_bytes: int
+    clamped: int
+    finding: Finding
+    shared: bool
+    explained: Explanation = NONE
+    cached: Cached | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds. `overhead` is our own time until the request was forwarded; None where it never came
+    so far.
+    """
+
+    read: float | None = None
+    settle: float | None = None
+    overhead: float | None = None
+    first_byte: float | None = None
+    total: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One exchange. `ending` is from a closed list; `unread` says in a word why a chat body was not
+    pruned.
+    """
+
+    id: str
+    at: float
+    route: Route
+    status: int
+    ending: str
+    upstream: str = ""
+    model: str = ""
+    key: str = ""
+    task: str = ""
+    streamed: bool = False
+    unread: str = ""
+    error: str = ""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    retried: bool = False
+    pruned: Pruned | None = None
+    usage: Usage | None = None
+    finish: str = ""
+    timings: Timings = field(default_factory=Timings)
+    faults: tuple[str, ...] = ()
+
+
+def as_line(outcome: Outcome) -> dict[str, Any]:
+    """The exchange as one JSON-able mapping: ids, counts and times; no message text, no key, no
+    header.
+    """
+    line: dict[str, Any] = {
+        "exchange": outcome.id,
+        "at": round(outcome.at, 3),
+        "route": outcome.route.value,
+        "status": outcome.status,
+        "ending": outcome.ending,
+        "upstream": outcome.upstream,
+        "model": outcome.model[:200],
+        "key": outcome.key,
+        "task": outcome.task,
+        "streamed": outcome.streamed,
+        "bytes_in": outcome.bytes_in,
+        "bytes_out": outcome.bytes_out,
+        "ms": _milliseconds(outcome.timings),
+    }
+    line |= {k: v for k, v in _odd(outcome).items() if v}
+    if outcome.pruned:
+        line |= _pruned(outcome.pruned)
+        if outcome.pruned.cached:
+            line["cache"] = _cached(outcome.pruned.cached)
+    if outcome.usage:
+        line["tokens"] = _tokens(outcome.usage)
+    return line
+
+
+def _odd(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "unread": outcome.unread,
+        "error": outcome.error,
+        "retried": outcome.retried,
+        "finish": outcome.finish,
+        "faults": list(outcome.faults),
+    }
+
+
+def _pruned(pruned: Pruned) -> dict[str, Any]:
+    finding = pruned.finding
+    return {
+        "conversation": pruned.conversation,
+        "root": pruned.root,
+        "policy": pruned.policy,
+        "shared": pruned.shared,
+        "steps": {
+            "total": pruned.steps,
+            "fresh": dict(pruned.fresh),
+            "adopted": pruned.adopted,
+            "dropped": pruned.dropped,
+            "kept": pruned.kept,
+            "clamped": pruned.clamped,
+        },
+        "reasoning_bytes": {"dropped": pruned.dropped_bytes, "kept": pruned.kept_bytes},
+        "prefix": _prefix(finding, pruned.explained),
+    }
+
+
+def _prefix(finding: Finding, explained: Explanation) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "cause": finding.cause.value,
+        "by": finding.by.value,
+        "broken": finding.is_break,
+        "element": finding.element,
+        "message": finding.message,
+        "stale_bytes": finding.stale,
+        "removed": finding.removed,
+    }
+    if explained is not NONE:
+        told |= {
+            "path": explained.path,
+            "offset": explained.offset,
+            "rebuilt_tokens": explained.rebuilt,
+            "confidence": explained.confidence.value,
+            "fix": explained.fix,
+            "before": explained.before.hex(),
+            "after": explained.after.hex(),
+        }
+    return told
+
+
+def _cached(cached: Cached) -> dict[str, Any]:
+    """Expected by the contract's rule beside reported; null where nothing can be said."""
+    return {
+        "expected": cached.expected,
+        "reported": cached.reported,
+        "missed_tokens": cached.missed_tokens,
+        "cause": cached.missed.value if cached.missed else None,
+    }
+
+
+def _tokens(usage: Usage) -> dict[str, int | None]:
+    """By kind; null is what the provider did not report, which is not 0."""
+    return {
+        "input": usage.input,
+        "uncached": usage.uncached,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "output": usage.output,
+        "reasoning": usage.reasoning,
+    }
+
+
+def _milliseconds(timings: Timings) -> dict[str, float | None]:
+    return {
+        "read": _ms(timings.read),
+        "settle": _ms(timings.settle),
+        "overhead": _ms(timings.overhead),
+        "first_byte": _ms(timings.first_byte),
+        "total": _ms(timings.total),
+    }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)

@@ -1,0 +1,144 @@
+"""Policies: pure functions from a finished step to a verdict, taken once, at its append point.
+
+A policy sees the step as it was when it was first forwarded and nothing that came later, so an
+empty ledger gives the same verdicts as a full one (law 6). `keep_latest` is the exception that
+people ask for: it decides a step when the step leaves its window, which rewrites what was sent, and
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from hashlib import blake2b
+
+from proxy.core.artifact import Judgement
+from proxy.core.verdict import DROP, KEEP, Verdict
+
+
+class Name(Enum):
+    KEEP = "keep"
+    DROP = "drop"
+    AFTER_ARTIFACT = "after_artifact"
+    KEEP_LATEST = "keep_latest"
+    RANDOM = "random"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`window` belongs to `keep_latest`, `share` (0 to 1) to `random`."""
+
+    name: Name
+    window: int = 0
+    share: Decimal = Decimal(0)
+
+    def __str__(self) -> str:
+        match self.name:
+            case Name.KEEP_LATEST:
+                return f"{self.name.value}:{self.window}"
+            case Name.RANDOM:
+                return f"{self.name.value}:{self.share}"
+            case _:
+                return str(self.name.value)
+
+    @property
+    def append_only(self) -> bool:
+        """Whether what leaves under it only ever grows (law 1)."""
+        return self.name not in (Name.KEEP_LATEST, Name.OFF)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """One line of `lethe policies`."""
+
+    form: str
+    verdict: str
+    prefix: str
+
+
+ABOUT: tuple[About, ...] = (
+    About("keep", "keep every step's reasoning", "append-only"),
+    About("drop", "drop every finished step's reasoning", "append-only"),
+    About(
+        "after_artifact",
+        "drop once the step wrote something durable or an error is visible; else keep",
+        "append-only",
+    ),
+    About(
+        "keep_latest:n",
+        "keep the latest n steps' reasoning, drop a step's as it leaves the window",
+        "retroactive: rewrites cached history on every turn",
+    ),
+    About("random:p", "drop a share p of the steps, by a hash of what was said", "append-only"),
+    About("off", "change nothing, not one byte", "outside the promise while it lasts"),
+)
+NAMES: tuple[str, ...] = tuple(about.form for about in ABOUT)
+
+
+def parse(text: str) -> Policy:
+    """Read a policy as people write it; ValueError says what came and what is known."""
+    head, colon, tail = text.strip().partition(":")
+    try:
+        name = Name(head)
+    except ValueError:
+        raise ValueError(f"policy {text!r} is unknown; known: {', '.join(NAMES)}") from None
+    match name:
+        case Name.KEEP_LATEST:
+            return Policy(name, window=_window(text, tail if colon else "1"))
+        case Name.RANDOM:
+            return Policy(name, share=_share(text, tail))
+    if colon:
+        raise ValueError(f"policy {text!r}: {head} takes no value; write {head!r}")
+    return Policy(name)
+
+
+def _window(text: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= 6 and 1 <= int(value) <= 100_000):
+        raise ValueError(
+            f"policy {text!r}: want a whole number of steps from 1, as in keep_latest:1"
+        )
+    return int(value)
+
+
+def _share(text: str, value: str) -> Decimal:
+    try:
+        share = Decimal(value)
+    except InvalidOperation:
+        share = Decimal(-1)
+    if not (share.is_finite() and 0 <= share <= 1):
+        raise ValueError(f"policy {text!r}: want a share from 0 to 1, as in random:0.5")
+    return share
+
+
+def decide(
+    policy: Policy, complete: bool, later: int, said: bytes, judge: Callable[[], Judgement]
+) -> Verdict | None:
+    """The verdict on one step, None where the policy does not settle it yet.
+
+    `later` counts the steps after it, `said` is the digest of what its messages said, `judge` looks
+    at what it did and is called only where the policy asks. A step first seen incomplete is kept
+    for ever.
+    """
+    match policy.name:
+        case Name.KEEP_LATEST if later < policy.window:
+            return None
+        case _ if not complete:
+            return KEEP
+        case Name.KEEP | Name.OFF:
+            return KEEP
+        case Name.DROP | Name.KEEP_LATEST:
+            return DROP
+        case Name.RANDOM:
+            return DROP if _fraction(said) < policy.share else KEEP
+    assert policy.name is Name.AFTER_ARTIFACT
+    seen = judge()
+    return DROP if seen.wrote or seen.errored else KEEP
+
+
+def _fraction(said: bytes) -> Decimal:
+    """A number in [0, 1) that is the same wherever the same was said."""
+    digest = blake2b(said, digest_size=8, person=b"lethe-random").digest()
+    return Decimal(int.from_bytes(digest, "big")) / Decimal(2**64)

@@ -1,0 +1,294 @@
+"""Where reasoning stands in an assistant message: a table of carriers, and how each is taken out.
+
+| carrier | where | taken out by |
+|---|---|---|
+| `reasoning_content`, `reasoning`, `reasoning_text` | string member | `""` in that member |
+| `reasoning_details` | list member | removal of the member |
+| content parts | `type` `thinking`, `reasoning` | removal of the part |
+| `<think>…</think>` | start of the text | removal, with the blanks after it |
+
+Two carriers with the same text are one. A message with any signed or encrypted piece keeps all of
+its reasoning, whole: a signature covers what it came with. So does one that repeats a key, because
+nobody can say which of the two a provider reads. `null` is never written: an engine answers it with
+500.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.core.wire import chat, scan
+from proxy.core.wire.chat import Edit
+from proxy.core.wire.scan import Member
+
+STRING_CARRIERS = ("reasoning_content", "reasoning", "reasoning_text")
+LIST_CARRIERS = ("reasoning_details",)
+PART_TYPES = frozenset({"thinking", "reasoning", "redacted_thinking"})
+SEALED_MEMBERS = ("thought_signature", "reasoning_opaque", "thinking_blocks", "extra_content")
+_SEALS = ("signature", "thought_signature", "encrypted_content", "encrypted", "data")
+_SEALED_TYPES = frozenset(
+    {"redacted_thinking", "reasoning.encrypted", "reasoning.server_tool_call"}
+)
+_TEXT_KEYS = ("text", "thinking", "reasoning", "summary", "content")
+_OPEN, _CLOSE = "<think>", "</think>"
+_open = re.compile(r"\s*" + _OPEN)
+_blanks = re.compile(r"\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The reasoning of one message.
+
+    `texts` are pairs of carrier and text. `size` is the length of the different texts in UTF-8
+    bytes. `edits` take it out, in order, with offsets in the body. `slots` are the ranges of string
+    literals that held reasoning, where another text may stand instead. `sealed` says that it must
+    stay whole.
+    """
+
+    texts: tuple[tuple[str, str], ...]
+    size: int
+    edits: tuple[Edit, ...]
+    slots: tuple[tuple[int, int], ...]
+    sealed: bool
+
+
+NOTHING = Found((), 0, (), (), False)
+
+
+def find(body: bytes, start: int, end: int, message: Mapping[str, Any]) -> Found:
+    """The reasoning of the assistant message at `body[start:end]`, which decodes to `message`."""
+    texts = tuple(texts_of(message))
+    if is_sealed(message):
+        return Found(texts, _size(texts), (), (), True)
+    if not texts:
+        return NOTHING
+    try:
+        edits, slots = _taken_out(body, _members(body, start, end), message)
+    except scan.Odd:
+        edits, slots = (), ()
+    return Found(texts, _size(texts), edits, slots, False)
+
+
+def _size(texts: Iterable[tuple[str, str]]) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in {text for _, text in texts})
+
+
+def carries(key: str, value: Any) -> bool:
+    """Whether a member of an assistant message is reasoning or its seal, and nothing said."""
+    if key in STRING_CARRIERS:
+        return isinstance(value, str)
+    if key in LIST_CARRIERS:
+        return isinstance(value, list)
+    return key in SEALED_MEMBERS
+
+
+def texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every piece of reasoning that is not empty, with its carrier."""
+    for key in STRING_CARRIERS:
+        value = message.get(key)
+        if isinstance(value, str) and value:
+            yield key, value
+    for key in LIST_CARRIERS:
+        if text := text_in(_items(message.get(key))):
+            yield key, text
+    content = message.get("content")
+    if isinstance(content, list):
+        if text := text_in([part for part in content if is_reasoning_part(part)]):
+            yield "content_parts", text
+    if think := think_in(first_text(content)):
+        yield "think", think
+
+
+def text_in(value: Any) -> str:
+    """All text below a list of reasoning items, in order."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(map(text_in, value))
+    if isinstance(value, dict):
+        return "".join(text_in(value[key]) for key in _TEXT_KEYS if key in value)
+    return ""
+
+
+def first_text(content: Any) -> str:
+    """The text with which a message's content begins, be it a string or parts."""
+    if isinstance(content, str):
+        return content
+    at = first_text_part(content) if isinstance(content, list) else None
+    return "" if at is None else str(content[at]["text"])
+
+
+def first_text_part(content: Sequence[Any]) -> int | None:
+    """The index of the first part that holds text and is no reasoning."""
+    for at, part in enumerate(content):
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            if not is_reasoning_part(part):
+                return at
+    return None
+
+
+def _thoughts(text: str) -> list[tuple[int, int]]:
+    """The insides of the `<think>…</think>` with which a text begins: one, or several in a row."""
+    found, at = [], 0
+    while opened := _open.match(text, at):
+        closed = text.find(_CLOSE, opened.end())
+        if closed < 0:
+            break
+        found.append((opened.end(), closed))
+        at = closed + len(_CLOSE)
+    return found
+
+
+def think_in(text: str) -> str:
+    return "".join([text[start:end] for start, end in _thoughts(text)])
+
+
+def think_span(text: str) -> tuple[int, int] | None:
+    """The `<think>…</think>` at the start of a text, with the blanks after the last of them."""
+    found = _thoughts(text)
+    if not found:
+        return None
+    after = _blanks.match(text, found[-1][1] + len(_CLOSE))
+    return found[0][0] - len(_OPEN), after.end() if after else len(text)
+
+
+def without_think(text: str) -> str:
+    """The text less the `<think>…</think>` at its start and the blanks after it."""
+    span = think_span(text)
+    return text[: span[0]] + text[span[1] :] if span else text
+
+
+def is_reasoning_part(part: Any) -> bool:
+    return isinstance(part, dict) and _is_reasoning_type(part.get("type"))
+
+
+def _is_reasoning_type(kind: Any) -> bool:
+    return isinstance(kind, str) and kind in PART_TYPES
+
+
+def is_sealed(message: Mapping[str, Any]) -> bool:
+    """Whether reasoning of the message is signed or encrypted; a signed tool call counts."""
+    content = message.get("content")
+    parts = [p for p in content if is_reasoning_part(p)] if isinstance(content, list) else []
+    return (
+        any(message.get(key) for key in SEALED_MEMBERS)
+        or any(map(_item_sealed, parts))
+        or any(map(_item_sealed, _items(message.get("reasoning_details"))))
+        or any(map(_call_sealed, _items(message.get("tool_calls"))))
+    )
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _item_sealed(item: Any) -> bool:
+    if not isinstance(item, dict):
+        return False
+    kind = item.get("type")
+    return (isinstance(kind, str) and kind in _SEALED_TYPES) or any(map(item.get, _SEALS))
+
+
+def _call_sealed(call: Any) -> bool:
+    return isinstance(call, dict) and any(map(call.get, SEALED_MEMBERS))
+
+
+def _taken_out(
+    body: bytes, members: Sequence[Member], message: Mapping[str, Any]
+) -> tuple[tuple[Edit, ...], tuple[tuple[int, int], ...]]:
+    slots = [(m.start, m.end) for m in members if m.key in STRING_CARRIERS and _is_text(body, m)]
+    lists = [m.key in LIST_CARRIERS and body.startswith(b"[", m.start) for m in members]
+    edits = [Edit(start, end, b'""') for start, end in slots]
+    if any(lists):
+        edits += _removed([(m.at, m.end) for m in members], lists)
+    for member in members:
+        if member.key == "content":
+            edits += _content_out(body, member, message["content"])
+    return tuple(sorted(edits, key=_place)), tuple(slots)
+
+
+def _members(body: bytes, start: int, end: int) -> Sequence[Member]:
+    found = chat.members(body, start, end)
+    if len({member.key for member in found}) < len(found):
+        raise scan.Odd(f"a key is repeated in the object at byte {start}")
+    return found
+
+
+def _is_text(body: bytes, member: Member) -> bool:
+    """A string literal that is not empty."""
+    return body.startswith(b'"', member.start) and member.end - member.start > 2
+
+
+def _removed(spans: Sequence[tuple[int, int]], gone: Sequence[bool]) -> list[Edit]:
+    """The edits that remove some of a row of members or elements, with the commas freed."""
+    edits, at = [], 0
+    while at < len(spans):
+        stop = at
+        while stop < len(spans) and gone[stop]:
+            stop += 1
+        if stop > at:
+            edits.append(_run_out(spans, at, stop))
+        at = stop + 1
+    return edits
+
+
+def _run_out(spans: Sequence[tuple[int, int]], at: int, stop: int) -> Edit:
+    if stop < len(spans):
+        return Edit(spans[at][0], spans[stop][0])
+    return Edit(spans[at - 1][1] if at else spans[at][0], spans[stop - 1][1])
+
+
+def _content_out(body: bytes, member: Member, content: Any) -> list[Edit]:
+    if isinstance(content, str):
+        return _think_out(body, member.start, member.end, content)
+    if isinstance(content, list):
+        return _parts_out(body, member, content)
+    return []
+
+
+def _parts_out(body: bytes, member: Member, content: Sequence[Any]) -> list[Edit]:
+    gone = [is_reasoning_part(part) for part in content]
+    if gone and all(gone):
+        return [Edit(member.start, member.end, b'""')]
+    spans = chat.elements(body, member.start, member.end)
+    edits, first = _removed(spans, gone), first_text_part(content)
+    if first is not None:
+        edits += _part_think_out(body, spans[first], content[first]["text"])
+    return edits
+
+
+def _part_think_out(body: bytes, span: tuple[int, int], text: str) -> list[Edit]:
+    """What `<think>` takes in a part that holds text."""
+    if think_span(text) is None:
+        return []
+    (member,) = (m for m in _members(body, *span) if m.key == "text")
+    return _think_out(body, member.start, member.end, text)
+
+
+def _think_out(body: bytes, start: int, end: int, text: str) -> list[Edit]:
+    span = think_span(text)
+    if span is None:
+        return []
+    literal = body[start:end]
+    opens, (closes, size) = scan.raw_offset(literal, span[0]), _closed(literal, text)
+    after = scan.raw_offset(literal, span[1] - size, closes)
+    return [Edit(start + opens, start + after)]
+
+
+def _closed(literal: bytes, text: str) -> tuple[int, int]:
+    """Where the last `</think>` at the start of a text ends, in its literal and in the text."""
+    thoughts, end = _thoughts(text), 1
+    size = thoughts[-1][1] + len(_CLOSE)
+    for _ in thoughts:
+        end = literal.find(_CLOSE.encode(), end) + len(_CLOSE)
+    # Mostly the tags are written as they are; whether they were shows when all before is decoded.
+    if end > size and scan.text_of(literal[:end] + b'"') == text[:size]:
+        return end, size
+    return scan.raw_offset(literal, size), size
+
+
+def _place(edit: Edit) -> int:
+    return edit.start

@@ -1,0 +1,639 @@
+"""What came back, read beside the relay: usage, reasoning, text, tool calls, how it ended.
+
+A stream and a body go through one fold, so they agree. Nothing here raises, whatever came, and
+memory is bounded; what cannot be read is left out. The first choice is the reply (`index` 0, or
+none). A tool call is known by its `index`; where calls share one, or have none, a new id or name
+begins a new call. Reasoning that came in several carriers is one reasoning, of which the longest
+text holds: such texts are the same but for blanks, or excerpts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import brotli  # type: ignore[import-untyped]  # it comes without annotations
+import msgspec
+import zstandard
+
+from proxy.core.reasoning import (
+    is_reasoning_part,
+    is_sealed,
+    text_in,
+    think_in,
+    think_span,
+    without_think,
+)
+from proxy.core.sse import LONGEST_EVENT, Gatherer, data_of, json_of, values_of
+from proxy.core.usage import NOTHING, Usage, merge, read_usage
+
+MOST_TEXT = 32 * 1024 * 1024
+"""Characters of text, reasoning and tool calls of one stream; what comes after is left out."""
+MOST_CALLS = 1024
+"""Tool calls of one reply; what comes after is left out. The most on record is 3."""
+MOST_DECODED = 128 * 1024 * 1024
+"""Bytes that one coded reply may unfold to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """`arguments` is the text as the model wrote it: JSON, or cut off where the reply was."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was read of one reply.
+
+    `carriers` are the wire's fields in which reasoning came (`content_parts` and `think` where it
+    came inside the content), the one whose text `reasoning` is first; where all came empty, those.
+    `text` is the content without reasoning. `error` is a type or a code, never a message.
+    `truncated`: something was left out for its size. `signed`: a signature or encrypted reasoning
+    came. `done`: [DONE] came, or a whole JSON body.
+    """
+
+    usage: Usage = NOTHING
+    model: str = ""
+    reasoning: str = ""
+    carriers: tuple[str, ...] = ()
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = ""
+    error: str = ""
+    truncated: bool = False
+    signed: bool = False
+    done: bool = False
+
+
+class StreamReader(Gatherer):
+    """Reads a stream of chat completion chunks: `feed` them all, then `finish`.
+
+    Of an Anthropic or a Responses stream it reads usage, model and errors.
+    """
+
+    __slots__ = ("_most", "_reply", "_wire")
+
+    def __init__(self, longest_event: int = LONGEST_EVENT, most_text: int = MOST_TEXT) -> None:
+        super().__init__(longest_event)
+        self._reply = _Reply()
+        self._most = most_text
+        self._wire = 0
+
+    def finish(self) -> Seen:
+        """All that was fed, an event that never became whole included where it can be read."""
+        self.close()
+        self._reply.truncated = self._reply.truncated or self.skipped > 0
+        return self._reply.seen()
+
+    def read(self, text: bytes) -> None:
+        """Nearly every piece between the two marks is one payload and nothing else."""
+        self._wire += len(text)
+        take = self._take if self._wire <= self._most else self._take_sparingly
+        first, *pieces = (b"\n\n" + text).split(b"\n\ndata: ")
+        self._read_odd(first)
+        for piece in pieces:
+            chunk = _chunk_of(piece) if b"\n" not in piece else None
+            if chunk is not None:
+                take(chunk)
+            else:
+                self._read_odd(b"data: " + piece)
+        self._reply.settle()
+
+    def _read_odd(self, text: bytes) -> None:
+        """Events in any form."""
+        for event in text.split(b"\n\n"):
+            data = data_of(event)
+            if data is not None:
+                self._read_data(data, values_of(event, b"event")[-1:])
+
+    def _read_data(self, data: bytes, names: list[bytes]) -> None:
+        if data.strip() == b"[DONE]":
+            self._reply.done = True
+        elif (chunk := _chunk_of(data)) is not None:
+            self._take_sparingly(chunk)
+        elif (value := _object_in(data)) is not None:
+            self._take_sparingly(_chunk_from(value, "delta"))
+            self._reply.take_rest(value)
+        if names == [b"error"]:
+            self._reply.error = self._reply.error or "error"
+
+    def _take(self, chunk: _Chunk) -> None:
+        try:
+            self._reply.take(chunk)
+        except RecursionError:  # JSON nested some thousand deep
+            self._reply.truncated = True
+
+    def _take_sparingly(self, chunk: _Chunk) -> None:
+        """The same once the wire brought so many bytes that the text in them may be too much."""
+        if self._wire > self._most and chunk.choices and self._reply.settle() >= self._most:
+            self._reply.truncated = True
+            for choice in chunk.choices:
+                choice.delta = None
+        self._take(chunk)
+
+
+def read_body(body: bytes) -> Seen:
+    """The reply in a body that was not streamed; an empty `Seen` where it is no JSON object."""
+    value = _object_in(body)
+    if value is None:
+        return Seen()
+    reply = _Reply(whole=True)
+    reply.done = True
+    try:
+        reply.take(_chunk_from(value, "message"))
+    except RecursionError:  # JSON nested some thousand deep
+        reply.truncated = True
+    reply.take_rest(value)
+    return reply.seen()
+
+
+def read_error(body: bytes) -> str:
+    """The code or type that an error body names: "error" where none, "" where it is no error."""
+    value = _object_in(body)
+    return _error_in(value) if value is not None else ""
+
+
+def _object_in(body: bytes) -> dict[str, Any] | None:
+    value = json_of(body)
+    if isinstance(value, list) and value:  # Gemini wraps its errors
+        value = value[0]
+    return value if isinstance(value, dict) else None
+
+
+def _error_in(value: dict[str, Any]) -> str:
+    if error := value.get("error"):
+        return _code_in(error)
+    if "choices" in value:
+        return ""
+    if detail := value.get("detail"):  # Mistral, FastAPI
+        return _code_in(detail[0] if isinstance(detail, list) else detail)
+    return _code_in(value) if isinstance(value.get("message"), str) else ""
+
+
+_code = re.compile(r"[A-Za-z0-9][\w .:/-]{0,63}", re.ASCII)
+
+
+def _code_in(error: Any) -> str:
+    """A word for an error: its code, type or status, one in letters before a number."""
+    if not isinstance(error, dict):
+        return "error"
+    named = [error.get(key) for key in ("code", "type", "status", "__type")]
+    words = [str(n) for n in named if isinstance(n, str | int) and not isinstance(n, bool)]
+    codes = [word for word in words if _code.fullmatch(word)]
+    return next((code for code in codes if not code.isdecimal()), codes[0] if codes else "error")
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+class _Delta(msgspec.Struct, gc=False):
+    """What a delta or a message may hold. Any field may be anything."""
+
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_text: Any = None
+    reasoning_details: Any = None
+    tool_calls: Any = None
+    thought_signature: Any = None
+    reasoning_opaque: Any = None
+    thinking_blocks: Any = None
+    extra_content: Any = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    index: Any = None
+    delta: _Delta | None = None
+    finish_reason: Any = None
+    error: Any = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    model: Any = None
+    usage: Any = None
+    timings: Any = None
+    x_groq: Any = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+_CARRIERS = (
+    "reasoning_content",
+    "reasoning",
+    "reasoning_text",
+    "reasoning_details",
+    "content_parts",
+    "think",
+)
+
+
+def _chunk_of(data: bytes) -> _Chunk | None:
+    """The fast way to read one payload; None where the other must do."""
+    try:
+        chunk = _decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return None if chunk.choices is None else chunk
+
+
+def _chunk_from(value: dict[str, Any], delta: str) -> _Chunk:
+    """A chunk from any object, less what has the wrong shape. `delta` is the key of the message."""
+    chunk = _made(_Chunk, value)
+    choices = value.get("choices")
+    chunk.choices = [
+        _choice_from(c, delta)
+        for c in (choices if isinstance(choices, list) else ())
+        if isinstance(c, dict)
+    ]
+    return chunk
+
+
+def _choice_from(value: dict[str, Any], key: str) -> _Choice:
+    choice, delta = _made(_Choice, value), value.get(key)
+    choice.delta = _made(_Delta, delta) if isinstance(delta, dict) else None
+    return choice
+
+
+def _made(kind: type[_Struct], value: dict[str, Any]) -> _Struct:
+    return kind(**{name: value[name] for name in kind.__struct_fields__ if name in value})
+
+
+class _Pile:
+    """Text in pieces. Settled, it takes no more memory than the text itself."""
+
+    __slots__ = ("fresh", "settled", "size")
+
+    def __init__(self) -> None:
+        self.fresh: list[str] = []
+        self.settled: list[str] = []
+        self.size = 0
+
+    def settle(self) -> int:
+        if self.fresh:
+            self.settled.append("".join(self.fresh))
+            self.size += len(self.settled[-1])
+            self.fresh.clear()
+        return self.size
+
+    def text(self) -> str:
+        """The whole; halves of a surrogate pair that came in two pieces are made one character."""
+        self.settle()
+        text = "".join(self.settled)
+        if text.isascii():
+            return text
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+class _Call:
+    """One tool call so far. The first id and the first name hold."""
+
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments = _Pile()
+
+    def take(self, id: str, name: str, arguments: str) -> None:
+        self.id = self.id or id
+        self.name = self.name or name
+        self.arguments.fresh.append(arguments)
+
+    def settle(self) -> int:
+        return len(self.id) + len(self.name) + self.arguments.settle()
+
+    def made(self) -> ToolCall:
+        return ToolCall(self.id, self.name, self.arguments.text())
+
+
+class _Reply:
+    """One reply so far: the fold of its deltas. `whole`: each tool call comes in one piece."""
+
+    __slots__ = (
+        "_by_index",
+        "_calls",
+        "_came",
+        "_text",
+        "_whole",
+        "done",
+        "error",
+        "finish_reason",
+        "model",
+        "signed",
+        "truncated",
+        "usage",
+    )
+
+    def __init__(self, whole: bool = False) -> None:
+        self._whole = whole
+        self._text = _Pile()
+        self._came: dict[str, _Pile] = {}
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self.usage = NOTHING
+        self.model: Any = ""
+        self.finish_reason = self.error = ""
+        self.signed = self.done = self.truncated = False
+
+    def take(self, chunk: _Chunk) -> None:
+        for choice in chunk.choices or ():
+            if not choice.index:
+                if choice.finish_reason or choice.error:
+                    self._take_end(choice)
+                if choice.delta is not None:
+                    self._take_delta(choice.delta)
+                break
+        if chunk.model:
+            self.model = chunk.model
+        if chunk.usage or chunk.timings or chunk.x_groq:
+            self._take_usage(chunk)
+        if chunk.error:
+            self.error = self.error or _code_in(chunk.error)
+
+    def _take_end(self, choice: _Choice) -> None:
+        self.finish_reason = _text(choice.finish_reason) or self.finish_reason
+        if choice.error:
+            self.error = self.error or _code_in(choice.error)
+
+    def _take_delta(self, delta: _Delta) -> None:
+        if delta.content:
+            if isinstance(delta.content, str):
+                self._text.fresh.append(delta.content)
+            else:
+                self._take_parts(delta.content)
+        if delta.reasoning_content is not None:
+            self._take_reasoning("reasoning_content", delta.reasoning_content)
+        if delta.reasoning is not None:
+            self._take_reasoning("reasoning", delta.reasoning)
+        if delta.reasoning_text is not None:
+            self._take_reasoning("reasoning_text", delta.reasoning_text)
+        if delta.reasoning_details:
+            self._take_details(delta.reasoning_details)
+        if delta.tool_calls:
+            self._take_calls(delta.tool_calls)
+        if delta.extra_content or delta.thought_signature:
+            self.signed = True
+        if delta.reasoning_opaque or delta.thinking_blocks:
+            self.signed = True
+
+    def _take_parts(self, parts: Any) -> None:
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                self._take_part(part)
+
+    def _take_part(self, part: dict[str, Any]) -> None:
+        if isinstance(part.get("type"), str) and is_reasoning_part(part):
+            self._take_reasoning("content_parts", text_in(part))
+            self.signed = self.signed or is_sealed({"content": [part]})
+        else:
+            self._text.fresh.append(_text(part.get("text")))
+
+    def _take_reasoning(self, carrier: str, text: Any) -> None:
+        if isinstance(text, str):
+            pile = self._came.get(carrier)
+            if pile is None:
+                pile = self._came[carrier] = _Pile()
+            pile.fresh.append(text)
+
+    def _take_details(self, details: Any) -> None:
+        text = _plain(details)
+        if text is None:
+            text = text_in(details)
+            self.signed = self.signed or is_sealed({"reasoning_details": details})
+        self._take_reasoning("reasoning_details", text)
+
+    def _take_calls(self, items: Any) -> None:
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict):
+                self._take_call(item)
+
+    def _take_call(self, item: dict[str, Any]) -> None:
+        function = item.get("function") or item.get("custom")
+        function = function if isinstance(function, dict) else {}
+        id, name = _text(item.get("id")), _text(function.get("name"))
+        call = self._call_at(item.get("index"), id, name)
+        if call is not None:
+            call.take(id, name, _arguments(function.get("arguments", function.get("input"))))
+        if item.get("extra_content") or item.get("thought_signature"):
+            self.signed = True
+
+    def _call_at(self, index: Any, id: str, name: str) -> _Call | None:
+        """The call that a piece belongs to: an open one, or a new one, or none beyond the most."""
+        by_index = isinstance(index, int)
+        last = self._calls[-1] if self._calls else None
+        call = self._by_index.get(index) if by_index else last
+        if call is not None and not self._whole:
+            if not (id or name) or not _begins_another(call, by_index, id, name):
+                return call
+        return self._opened(index if by_index else None)
+
+    def _opened(self, index: int | None) -> _Call | None:
+        if len(self._calls) == MOST_CALLS:
+            self.truncated = True
+            return None
+        call = _Call()
+        self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    def _take_usage(self, chunk: _Chunk) -> None:
+        raw = {"usage": chunk.usage, "timings": chunk.timings, "x_groq": chunk.x_groq}
+        self.usage = merge(self.usage, read_usage(raw))
+
+    def take_rest(self, value: dict[str, Any]) -> None:
+        """What an object without choices tells: an error, or what another API's events hold inside.
+
+        Anthropic's message_start has a `message`, events of the Responses API have a `response`.
+        """
+        if "choices" in value:
+            return
+        self.error = self.error or _error_in(value)
+        for inner in (value.get("message"), value.get("response")):
+            if isinstance(inner, dict):
+                self.take(_Chunk(None, *(inner.get(key) for key in ("model", "usage"))))
+                self.error = self.error or _error_in(inner)
+
+    def settle(self) -> int:
+        """Make the pieces one; how many characters are held."""
+        piles = (self._text, *self._came.values())
+        return sum(pile.settle() for pile in piles) + sum(call.settle() for call in self._calls)
+
+    def seen(self) -> Seen:
+        text = self._text.text()
+        came = {carrier: pile.text() for carrier, pile in self._came.items()}
+        if think_span(text):
+            came["think"], text = think_in(text), without_think(text)
+        held = [carrier for carrier, reasoning in came.items() if reasoning] or list(came)
+        held.sort(key=lambda carrier: (-len(came[carrier]), _CARRIERS.index(carrier)))
+        return Seen(
+            usage=self.usage,
+            model=_text(self.model),
+            reasoning=came[held[0]] if held else "",
+            carriers=tuple(held),
+            text=text,
+            tool_calls=tuple(call.made() for call in self._calls),
+            finish_reason=self.finish_reason,
+            error=self.error,
+            truncated=self.truncated,
+            signed=self.signed,
+            done=self.done,
+        )
+
+
+_PLAIN_DETAIL = frozenset({"type", "text", "format", "index", "id"})
+
+
+def _plain(details: Any) -> str | None:
+    """The text of details that hold nothing else, as nearly all do while they stream."""
+    if not isinstance(details, list) or len(details) != 1 or not isinstance(details[0], dict):
+        return None
+    item = details[0]
+    plain = item.get("type") == "reasoning.text" and item.keys() <= _PLAIN_DETAIL
+    text = item.get("text") if plain else None
+    return text if isinstance(text, str) else None
+
+
+def _begins_another(call: _Call, by_index: bool, id: str, name: str) -> bool:
+    """Whether a piece begins a new call although one is open where it points.
+
+    Engines have sent a fresh id with every piece, and gateways index 0 for every call: only a new
+    id together with a name is sure. Without an index a name alone, or an id alone, must do.
+    """
+    new_id = bool(id and call.id and id != call.id)
+    if by_index:
+        return new_id and bool(name)
+    return new_id or bool(name and (not id or id != call.id))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _arguments(value: Any) -> str:
+    """Argument text; an object in its place (some servers send one) as its JSON text."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class _Stage(Protocol):
+    def unfold(self, data: bytes, room: int, out: bytearray) -> None:
+        """Add what `data` unfolds to to `out`; more than `room` bytes tell that there are more."""
+
+
+class _Gzip:
+    """Members one after the other, and zeros between them."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+        self._begun = False
+
+    def unfold(self, data: bytes, room: int, out: bytearray) -> None:
+        while len(out) <= room and (data := data if self._begun else data.lstrip(b"\0")):
+            out += self._member.decompress(data, room + 1 - len(out))
+            self._begun = not self._member.eof
+            data = self._member.unused_data
+            if not self._begun:
+                self._member = zlib.decompressobj(wbits=31)
+
+
+class _Deflate:
+    """With the zlib header of RFC 9110, or without, as some servers send it."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._stream: Any = None
+
+    def unfold(self, data: bytes, room: int, out: bytearray) -> None:
+        if self._stream is None:
+            self._head = data = self._head + data
+            if len(data) < 2:
+                return
+            wrapped = data[0] & 15 == 8 and int.from_bytes(data[:2], "big") % 31 == 0
+            self._stream = zlib.decompressobj(wbits=15 if wrapped else -15)
+        out += self._stream.decompress(data, room + 1)
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self._stream = brotli.Decompressor()
+
+    def unfold(self, data: bytes, room: int, out: bytearray) -> None:
+        # The limit is no exact one, but what stops short of it is all there is.
+        out += self._stream.process(data, output_buffer_limit=room + 1)
+
+
+class _Zstd:
+    """Fed in slices: four bytes may unfold to 128 KiB, and there is no other bound on one call."""
+
+    SLICE = 512
+    WINDOW = 8 * 1024 * 1024  # RFC 9659: the most that this content coding may ask for
+
+    def __init__(self) -> None:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=self.WINDOW)
+        self._stream = decompressor.decompressobj(read_across_frames=True)
+
+    def unfold(self, data: bytes, room: int, out: bytearray) -> None:
+        for at in range(0, len(data), self.SLICE):
+            if len(out) > room:
+                break
+            out += self._stream.decompress(data[at : at + self.SLICE])
+
+
+_STAGES: dict[str, Callable[[], _Stage]] = {
+    "gzip": _Gzip,
+    "x-gzip": _Gzip,
+    "deflate": _Deflate,
+    "br": _Brotli,
+    "zstd": _Zstd,
+}
+
+
+class Decoder:
+    """Undoes a Content-Encoding as the bytes come, for reading along.
+
+    Where the input cannot be decoded, its coding is not known, or it unfolds to more than `most`
+    bytes, `failed` is set and nothing more comes out. Never raises.
+    """
+
+    __slots__ = ("_room", "_stages", "failed")
+
+    def __init__(self, content_encoding: str, most: int = MOST_DECODED) -> None:
+        names = [name.strip().lower() for name in content_encoding.split(",")]
+        coded = [name for name in reversed(names) if name not in ("", "identity")]
+        self.failed = not _STAGES.keys() >= set(coded)
+        self._stages = [] if self.failed else [_STAGES[name]() for name in coded]
+        self._room = most
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What can be told so far."""
+        if self.failed:
+            return b""
+        if not self._stages:
+            return chunk
+        for stage in self._stages:
+            chunk = self._unfolded(stage, chunk)
+        self._room -= len(chunk)
+        return chunk
+
+    def _unfolded(self, stage: _Stage, data: bytes) -> bytes:
+        out = bytearray()
+        try:
+            stage.unfold(data, self._room, out)
+        except (zlib.error, brotli.error, zstandard.ZstdError):
+            self.failed = True
+        self.failed = self.failed or len(out) > self._room
+        return bytes(out[: self._room])
+
+    def close(self) -> bytes:
+        """What was held back: nothing, all that can be told is told at once."""
+        return b""

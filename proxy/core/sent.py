@@ -1,0 +1,65 @@
+"""What left: the elements of an outgoing prompt, in the order in which the provider renders
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+NO_TEXT = bytes(8)
+"""The digest of no text."""
+
+
+class Part(Enum):
+    """What an element is. The values are one letter: they are stored with every element."""
+
+    MODEL = "m"
+    PARAMS = "p"
+    TOOLS = "t"
+    SYSTEM = "s"
+    MESSAGE = "x"
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element of the outgoing prompt.
+
+    `digest` (16 bytes) covers everything that is rendered, with what clients flip put aside (key
+    order, `cache_control`, a string or one text part). `said` (16 bytes) is the same without
+    reasoning, so that two elements with equal `said` and other `digest` differ in reasoning alone.
+    `gist` (8 bytes) is coarser still: texts stripped, arguments parsed, ids left out, so that a
+    message that was only serialised anew keeps it (of tools: any order). `reasoning` is the length
+    in bytes of the reasoning text that left with it. `role` is the wire's.
+    """
+
+    part: Part
+    digest: bytes
+    said: bytes
+    gist: bytes
+    size: int
+    reasoning: int
+    role: str
+    text: bytes = NO_TEXT
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One request as it left, known by the link of its last message.
+
+    `outgoing` is the rolling digest over all elements: equal digests, equal prompts. Token counts
+    are the provider's and None where it reported nothing. `at` is seconds since the epoch, by the
+    clock of the worker that sent it.
+    """
+
+    link: bytes
+    outgoing: bytes
+    elements: tuple[Element, ...]
+    at: float
+    upstream: str
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reply: bytes = b""
+    conversation: bytes = b""

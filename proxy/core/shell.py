@@ -1,0 +1,394 @@
+"""Reads shell command text into the simple commands that it runs.
+
+A command line is read as a POSIX shell reads it, as far as is needed to tell a command from a
+quoted text: quotes, escapes, substitutions, heredocs (their bodies are input, not commands),
+redirects, lists and pipes. It is read in one pass and never expanded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+MAX_TEXT = 100_000
+"""Characters that are read of one text."""
+
+MAX_DEPTH = 4
+"""Levels of `bash -c`, substitution and the like that are followed; deeper ones count as text."""
+
+MAX_COMMANDS = 400
+"""Simple commands that are read of one text; the rest of it is left unread."""
+
+MAX_FOUND = 64
+"""Words of a `find` that are looked through for `-exec`, and words of a command that it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """One simple command.
+
+    `words` are unquoted, without leading assignments, wrappers (`sudo`, `timeout 5`, `uv run`) and
+    the program's folder. `targets` are the files that output is redirected into. `stdin` is the
+    text of a heredoc, a here-string or an `echo` before a pipe. `link` is the operator before it.
+    """
+
+    words: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    stdin: str = ""
+    link: str = ""
+
+    @property
+    def program(self) -> str:
+        return self.words[0] if self.words else ""
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A simple command while it is being read; a heredoc's body comes after its line."""
+
+    link: str
+    words: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    stdin: str = ""
+    feeder: _Draft | None = None
+
+    def input(self) -> str:
+        if self.stdin or self.feeder is None or not self.feeder.words:
+            return self.stdin
+        if self.feeder.words[0] in ("echo", "printf"):
+            return " ".join(self.feeder.words[1:])
+        return self.feeder.stdin
+
+
+_TOKEN = re.compile(
+    r"""
+    (?P<blank>(?:[ \t\r]|\\\r?\n)+)
+  | (?P<comment>\#[^\n]*)
+  | (?P<newline>\n)
+  | (?P<redirect>\d*(?:<<<|<<-?|<>|<&|<(?!\()|>>|>&|>\||>(?!\())|&>>?)
+  | (?P<operator>&&|\|\||;;&?|;&?|\|&?|&)
+  | (?P<arithmetic>\(\((?=[^()\n]*\)\)))
+  | (?P<open>\()
+  | (?P<close>\))
+    """,
+    re.VERBOSE,
+)
+_PIECE = re.compile(
+    r"""
+    (?P<plain>[^ \t\r\n\\'"`$<>|&;()]+)
+  | '(?P<single>[^']*)'?
+  | \$'(?P<ansi>[^'\\]*(?:\\.[^'\\]*)*)'?
+  | (?P<double>")
+  | \\(?P<escaped>.?)
+  | (?P<arithmetic>\$\(\()
+  | (?P<substitution>[$<>]\()
+  | (?P<parameter>\$\{[^}\n]*\}?)
+  | `(?P<backtick>[^`\\]*(?:\\.[^`\\]*)*)`?
+  | (?P<dollar>\$)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_QUOTED = re.compile(
+    r"""
+    (?P<plain>[^"\\`$]+)
+  | (?P<end>")
+  | \\(?P<escaped>.?)
+  | (?P<arithmetic>\$\(\()
+  | (?P<substitution>\$\()
+  | `(?P<backtick>[^`\\]*(?:\\.[^`\\]*)*)`?
+  | (?P<dollar>\$)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ASSIGNMENT = re.compile(r"\w+\+?=")
+_DIGITS = re.compile(r"\d+\Z|-\Z")
+_RESERVED = frozenset("if then elif else do while until ! { time coproc".split())
+
+
+def _comparing(draft: _Draft) -> bool:
+    """Inside `[[ … ]]` the signs `<` and `>` compare."""
+    return "[[" in draft.words and "]]" not in draft.words
+
+
+class _Reader:
+    """One pass over a text; `drafts` grows in the order in which commands are met."""
+
+    def __init__(self, text: str, drafts: list[_Draft], depth: int) -> None:
+        self.text = text
+        self.at = 0
+        self.drafts = drafts
+        self.depth = depth
+        self.heredocs: list[tuple[_Draft, str, bool]] = []
+
+    def read(self, until_close: bool = False) -> None:
+        """Read a list of commands, up to an unmatched `)` where `until_close`."""
+        draft = self._begin("", None)
+        nested = 0
+        while self.at < len(self.text) and len(self.drafts) <= MAX_COMMANDS:
+            token = _TOKEN.match(self.text, self.at)
+            kind = token.lastgroup if token else "word"
+            if token is None or (kind == "redirect" and _comparing(draft)):
+                draft.words.append(self._word(literal=token is not None))
+                continue
+            self.at = token.end()
+            match kind:
+                case "redirect":
+                    self._redirect(token.group(), draft)
+                case "newline":
+                    self._bodies()
+                    draft = self._begin("\n", draft)
+                case "operator":
+                    draft = self._begin(token.group(), draft)
+                case "arithmetic":
+                    self._skip_past("))")
+                case "open":
+                    nested += 1
+                    draft = self._begin(draft.link, draft)
+                case "close":
+                    if until_close and not nested:
+                        return
+                    nested -= 1
+                    draft = self._begin(")", draft)
+
+    def _begin(self, link: str, before: _Draft | None) -> _Draft:
+        if before is not None and not before.words and not before.targets:
+            before.link = link if link != "\n" else before.link
+            return before
+        feeder = before if link in ("|", "|&") else None
+        draft = _Draft(link=link, feeder=feeder)
+        self.drafts.append(draft)
+        return draft
+
+    def _redirect(self, operator: str, draft: _Draft) -> None:
+        blank = _TOKEN.match(self.text, self.at)
+        if blank is not None and blank.lastgroup == "blank":
+            self.at = blank.end()
+        target = self._word()
+        operator = operator.lstrip("0123456789")
+        if operator in ("<<", "<<-"):
+            self.heredocs.append((draft, target, operator == "<<-"))
+        elif operator == "<<<":
+            draft.stdin = target
+        elif operator in (">&", "<&"):
+            if operator == ">&" and not _DIGITS.match(target):
+                draft.targets.append(target)
+        elif operator != "<":
+            draft.targets.append(target)
+
+    def _bodies(self) -> None:
+        for draft, delimiter, tabs in self.heredocs:
+            draft.stdin = self._body(delimiter, tabs)
+        self.heredocs.clear()
+
+    def _body(self, delimiter: str, tabs: bool) -> str:
+        """The text up to the line that holds the delimiter alone, or all that is left."""
+        start = line = self.at
+        while line < len(self.text):
+            end = self.text.find("\n", line)
+            end = len(self.text) if end < 0 else end
+            found = self.text[line:end].rstrip("\r")
+            if (found.lstrip("\t") if tabs else found) == delimiter:
+                self.at = end
+                return self.text[start:line]
+            line = end + 1
+        self.at = len(self.text)
+        return self.text[start:]
+
+    def _skip_past(self, closer: str) -> None:
+        end = self.text.find(closer, self.at)
+        self.at = len(self.text) if end < 0 else end + len(closer)
+
+    def _word(self, literal: bool = False) -> str:
+        """The word that begins here, unquoted; never without moving on where something is left."""
+        parts: list[str] = []
+        if literal:
+            parts.append(self.text[self.at])
+            self.at += 1
+        while piece := _PIECE.match(self.text, self.at):
+            self.at = piece.end()
+            kind = piece.lastgroup or ""
+            if kind == "double":
+                parts.append(self._double())
+            else:
+                parts.append(self._piece(kind, piece))
+        return "".join(parts)
+
+    def _double(self) -> str:
+        parts: list[str] = []
+        while piece := _QUOTED.match(self.text, self.at):
+            self.at = piece.end()
+            kind = piece.lastgroup or ""
+            if kind == "end":
+                break
+            if kind == "escaped" and piece["escaped"] not in '"\\$`\n':
+                parts.append("\\")
+            parts.append(self._piece(kind, piece))
+        return "".join(parts)
+
+    def _piece(self, kind: str, piece: re.Match[str]) -> str:
+        match kind:
+            case "substitution":
+                self._nested()
+                return ""
+            case "backtick":
+                self._inner(piece["backtick"])
+                return ""
+            case "arithmetic":
+                self._skip_past("))")
+                return ""
+            case "escaped" if piece[kind] == "\n":
+                return ""
+        return piece[kind]
+
+    def _nested(self) -> None:
+        if self.depth >= MAX_DEPTH:
+            self.at = len(self.text)
+            return
+        inner = _Reader(self.text, self.drafts, self.depth + 1)
+        inner.at = self.at
+        inner.read(until_close=True)
+        self.at = inner.at
+
+    def _inner(self, text: str) -> None:
+        if self.depth < MAX_DEPTH:
+            _Reader(text, self.drafts, self.depth + 1).read()
+
+
+def commands(text: str, depth: int = 0) -> tuple[Simple, ...]:
+    """The simple commands of a text, in order, with those of `bash -c`, `eval`, substitutions."""
+    drafts: list[_Draft] = []
+    _Reader(text[:MAX_TEXT], drafts, depth).read()
+    return tuple(simple for draft in drafts for simple in _settled(draft, depth))[:MAX_COMMANDS]
+
+
+def _settled(draft: _Draft, depth: int) -> Iterator[Simple]:
+    words = list(draft.words)
+    while words and (words[0] in _RESERVED or _ASSIGNMENT.match(words[0])):
+        del words[0]
+    if not words and not draft.targets:
+        return
+    yield from _expanded(
+        Simple(_bare(words), tuple(draft.targets), draft.input(), draft.link), depth
+    )
+
+
+def _expanded(simple: Simple, depth: int) -> Iterator[Simple]:
+    """The command itself, then those that it was handed as text or as arguments."""
+    yield simple
+    if depth >= MAX_DEPTH:
+        return
+    inner = handed(simple)
+    if inner:
+        yield from commands(inner, depth + 1)
+    if simple.program == "find":
+        for i, word in enumerate(simple.words[:MAX_FOUND]):
+            if word in ("-exec", "-execdir", "-ok"):
+                yield Simple(_bare(simple.words[i + 1 : i + MAX_FOUND]), link="-exec")
+
+
+SHELLS = frozenset("bash sh zsh dash ksh fish ash".split())
+_POWERSHELLS = frozenset("powershell pwsh powershell.exe".split())
+
+
+def handed(simple: Simple) -> str:
+    """The text that this command runs as shell commands, or nothing."""
+    words = simple.words
+    if simple.program == "eval":
+        return " ".join(words[1:])
+    if simple.program == "ssh":
+        return " ".join(words[2:])
+    if simple.program in _POWERSHELLS:
+        return words[-1] if len(words) > 2 else ""
+    if simple.program not in SHELLS:
+        return ""
+    for i, word in enumerate(words[1:], 2):
+        if not word.startswith("-"):
+            return ""
+        if re.match(r"-[a-z]*c\Z", word):
+            return " ".join(words[i : i + 1])
+    return simple.stdin
+
+
+# Programs that run another one: the options that take a value, and how many operands come first.
+_WRAPPERS: Mapping[str, tuple[frozenset[str], int]] = {
+    "sudo": (frozenset({"-u", "-g", "-U", "-h", "-p"}), 0),
+    "doas": (frozenset({"-u"}), 0),
+    "env": (frozenset({"-u", "-C", "-S"}), 0),
+    "command": (frozenset(), 0),
+    "builtin": (frozenset(), 0),
+    "exec": (frozenset({"-a"}), 0),
+    "nohup": (frozenset(), 0),
+    "setsid": (frozenset(), 0),
+    "nice": (frozenset({"-n"}), 0),
+    "ionice": (frozenset({"-c", "-n"}), 0),
+    "stdbuf": (frozenset({"-i", "-o", "-e"}), 0),
+    "timeout": (frozenset({"-s", "-k", "--signal", "--kill-after"}), 1),
+    "gtimeout": (frozenset({"-s", "-k"}), 1),
+    "xargs": (frozenset({"-I", "-n", "-P", "-d", "-L", "-a", "-s", "-E"}), 0),
+    "npx": (frozenset({"-p", "--package", "-c"}), 0),
+    "bunx": (frozenset(), 0),
+    "pnpx": (frozenset(), 0),
+    "uvx": (frozenset({"--from", "--with", "--python"}), 0),
+    "busybox": (frozenset(), 0),
+}
+_RUNNERS: Mapping[tuple[str, str], tuple[frozenset[str], int]] = {
+    ("uv", "run"): (frozenset({"--with", "--python", "-p", "--extra", "--group", "--project"}), 0),
+    ("poetry", "run"): (frozenset(), 0),
+    ("pipenv", "run"): (frozenset(), 0),
+    ("hatch", "run"): (frozenset(), 0),
+    ("rye", "run"): (frozenset(), 0),
+    ("pdm", "run"): (frozenset(), 0),
+    ("conda", "run"): (frozenset({"-n", "-p", "--name", "--prefix"}), 0),
+    ("bundle", "exec"): (frozenset(), 0),
+    ("pnpm", "exec"): (frozenset(), 0),
+    ("pnpm", "dlx"): (frozenset(), 0),
+    ("yarn", "dlx"): (frozenset(), 0),
+    ("yarn", "exec"): (frozenset(), 0),
+    ("npm", "exec"): (frozenset(), 0),
+    ("docker", "exec"): (frozenset({"-e", "-w", "-u", "--env", "--workdir", "--user"}), 1),
+    ("podman", "exec"): (frozenset({"-e", "-w", "-u"}), 1),
+    ("kubectl", "exec"): (frozenset({"-n", "-c"}), 1),
+}
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*\Z|py\Z")
+
+
+def _bare(words: Sequence[str]) -> tuple[str, ...]:
+    """Without the programs that only run another, and without the program's folder and `.exe`."""
+    rest = list(words)
+    for _ in range(MAX_DEPTH):
+        if not rest:
+            break
+        rest[0] = rest[0].replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+        wrapper = _WRAPPERS.get(rest[0])
+        skipped = 1
+        if wrapper is None and len(rest) > 2:
+            wrapper = _RUNNERS.get((rest[0], rest[1]))
+            skipped = 2
+        if wrapper is not None:
+            rest = list(operands(rest[skipped:], *wrapper))
+        elif _PYTHON.match(rest[0]) and rest[1:2] == ["-m"] and len(rest) > 2:
+            rest = rest[2:]
+        else:
+            break
+    return tuple(rest)
+
+
+def operands(words: Sequence[str], valued: frozenset[str], leading: int = 0) -> Sequence[str]:
+    """What follows the options, their values, assignments and the `leading` operands."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word in valued:
+            at += 2
+        elif word.startswith("-") or _ASSIGNMENT.match(word):
+            at += 1
+        elif leading:
+            leading -= 1
+            at += 1
+        else:
+            break
+    return words[at:]

@@ -1,0 +1,1 @@
+"""A request as it arrived, one module a wire format."""

@@ -1,0 +1,183 @@
+"""Where things stand in JSON text: the byte ranges of members and elements, without decoding them.
+
+The exact but slow way, for the tail of a body, for one message, and for what fast decoders refuse
+(lone surrogates, NaN). It checks the structure one level deep; what stands inside a value is
+balanced, no more. Offsets are absolute. Time is linear in the text, whatever it holds. Raises `Odd`
+where the text is not what it should be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+MAX_MEMBERS = 10_000
+
+# Possessive repeats: linear in time and memory, however long a string is and however many escapes
+# it has.
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_string = re.compile(_STRING, re.DOTALL)
+# The bare quote opens a string that never ends: looking on behind it would be quadratic.
+_token = re.compile(_STRING + rb'|[{}\[\]"]', re.DOTALL)
+_comma = re.compile(_STRING + rb"|,", re.DOTALL)
+_blank = re.compile(rb"[ \t\r\n]*+")
+_scalar = re.compile(rb"-?(?:[0-9][0-9.eE+\-]*+|Infinity|NaN)|true|false|null")
+
+
+class Odd(ValueError):
+    """The text is not the JSON that was wanted here."""
+
+
+class TooMany(Odd):
+    """There are more members or elements than are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of an object: where its key begins, the key decoded, the range of its value."""
+
+    at: int
+    key: str
+    start: int
+    end: int
+
+
+def skip_blank(text: bytes, at: int) -> int:
+    """The first offset from `at` on that holds no JSON blank."""
+    match = _blank.match(text, at)
+    return match.end() if match else at
+
+
+def value_end(text: bytes, at: int) -> int:
+    """The offset after the value that begins at `at`."""
+    first = text[at : at + 1]
+    if first == b'"':
+        return _string_end(text, at)
+    if first in (b"{", b"["):
+        return _balanced_end(text, at)
+    match = _scalar.match(text, at)
+    if not match:
+        raise Odd(f"no JSON value at byte {at}")
+    return match.end()
+
+
+def _string_end(text: bytes, at: int) -> int:
+    match = _string.match(text, at)
+    if not match:
+        raise Odd(f"unfinished string at byte {at}")
+    return match.end()
+
+
+def _balanced_end(text: bytes, at: int) -> int:
+    depth = 0
+    for match in _token.finditer(text, at):
+        mark = match.group()
+        if mark in (b"{", b"["):
+            depth += 1
+        elif mark in (b"}", b"]"):
+            depth -= 1
+            if depth == 0:
+                return match.end()
+        elif mark == b'"':
+            break
+    raise Odd(f"unfinished value at byte {at}")
+
+
+def busier_than(text: bytes, limit: int) -> bool:
+    """Whether more than `limit` commas stand between the values of a text."""
+    if len(text) <= 2 * limit or text.count(b",") <= limit:
+        return False
+    commas = 0
+    for match in _comma.finditer(text):
+        commas += match.group() == b","
+        if commas > limit:
+            return True
+    return False
+
+
+def _after(text: bytes, at: int, closing: bytes) -> tuple[int, bool]:
+    """Step over the comma or the closing bracket: the next offset, and whether the end was met."""
+    at = skip_blank(text, at)
+    mark = text[at : at + 1]
+    if mark == closing:
+        return at + 1, True
+    if mark != b",":
+        raise Odd(f"neither comma nor end at byte {at}")
+    return skip_blank(text, at + 1), False
+
+
+def members(text: bytes, at: int = 0) -> list[Member]:
+    """The members of the object that begins at `at`, in order, repeated keys included."""
+    found, at = [], _open(text, at, b"{")
+    if text[at : at + 1] == b"}":
+        return []
+    done = False
+    while not done:
+        member = _member(text, at)
+        found.append(member)
+        at, done = _after(text, member.end, b"}")
+        if len(found) > MAX_MEMBERS:
+            raise TooMany(f"more than {MAX_MEMBERS} members")
+    return found
+
+
+def _member(text: bytes, at: int) -> Member:
+    end = _string_end(text, at)
+    colon = skip_blank(text, end)
+    if text[colon : colon + 1] != b":":
+        raise Odd(f"no colon at byte {colon}")
+    start = skip_blank(text, colon + 1)
+    return Member(at, text_of(text[at:end]), start, value_end(text, start))
+
+
+def elements(text: bytes, at: int, limit: int) -> list[tuple[int, int]]:
+    """The ranges of the elements of the array that begins at `at`; `TooMany` beyond `limit`."""
+    found, at = [], _open(text, at, b"[")
+    if text[at : at + 1] == b"]":
+        return []
+    done = False
+    while not done:
+        end = value_end(text, at)
+        found.append((at, end))
+        at, done = _after(text, end, b"]")
+        if len(found) > limit:
+            raise TooMany(f"more than {limit} elements")
+    return found
+
+
+def _open(text: bytes, at: int, bracket: bytes) -> int:
+    at = skip_blank(text, at)
+    if text[at : at + 1] != bracket:
+        raise Odd(f"no {bracket.decode()} at byte {at}")
+    return skip_blank(text, at + 1)
+
+
+def text_of(literal: bytes) -> str:
+    """Decode a string literal with its quotes; bad UTF-8 and lone surrogates survive as such."""
+    try:
+        return str(json.loads(literal.decode("utf-8", "surrogateescape"), strict=False))
+    except ValueError:
+        raise Odd("a string holds an unknown escape") from None
+
+
+# One character each: an escaped surrogate pair, an escape. Else a stretch of characters as they
+# are.
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_piece = re.compile(rb"(" + _HIGH + _LOW + rb'|\\u[0-9a-fA-F]{4}|\\[^u])|[^"\\]++', re.DOTALL)
+
+
+def raw_offset(literal: bytes, count: int, at: int = 1) -> int:
+    """The offset in the literal after `count` more characters of its text, from offset `at` on."""
+    while count > 0:
+        match = _piece.match(literal, at)
+        if not match:
+            raise Odd("the text is shorter than that")
+        if match.group(1):
+            at, count = match.end(), count - 1
+            continue
+        # No character takes more than four bytes.
+        plain = literal[at : min(match.end(), at + 4 * count)]
+        taken = plain.decode("utf-8", "surrogateescape")[:count]
+        at, count = at + len(taken.encode("utf-8", "surrogateescape")), count - len(taken)
+    return at

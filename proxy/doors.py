@@ -1,0 +1,43 @@
+"""Everything that an exchange is handed: built once when the application starts, passed as an
+argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from proxy.core.artifact import Rules
+from proxy.keys import Keyring
+from proxy.ledger.contract import Ledger
+from proxy.memo import Memo
+from proxy.observe import Observer
+from proxy.settings import Settings
+from proxy.upstream import Target, Upstream
+
+
+@dataclass(slots=True)
+class State:
+    """What changes while a worker lives, and no store needs to know."""
+
+    draining: bool = False
+    refuses_usage: set[str] = field(default_factory=set)
+    """Upstreams that answered `stream_options` with a 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """`clock` is seconds since the epoch, `ticks` a monotonic counter in seconds."""
+
+    settings: Settings
+    keyring: Keyring
+    targets: Mapping[str, Target]
+    rules: Mapping[str, Rules]
+    memo: Memo
+    ledger: Ledger
+    upstream: Upstream
+    observer: Observer
+    clock: Callable[[], float]
+    ticks: Callable[[], float]
+    new_id: Callable[[], str]
+    state: State

@@ -1,0 +1,290 @@
+"""One request from end to end: read, prune, forward, relay, observe, remember.
+
+Whatever happens in between, the bytes go through: where our own reading or judging fails, the
+request leaves as it came and the fault is counted. Every ending closes both sides and is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+
+from proxy.account import Account
+from proxy.core import headers as wire_headers
+from proxy.core import paths
+from proxy.core.outcome import Route
+from proxy.core.reply import Decoder
+from proxy.core.sse import UsageFilter
+from proxy.core.turn import Turn, Unreadable
+from proxy.core.wire import chat as wire
+from proxy.doors import Doors
+from proxy.errors import BadHeader, Draining
+from proxy.keys import Caller, wanted_setting
+from proxy.prune import Pruning, prune
+from proxy.relay import BodyChunks, Receive, Send, Watch, read_body, relay_watched
+from proxy.settings import UpstreamSettings
+from proxy.tap import Tap
+from proxy.upstream import Headers, Reply
+
+LARGEST_ERROR = 64 * 1024
+"""Bytes of an error body that are read to learn what was refused."""
+_CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request as ASGI hands it over. `named` has the last value of every header."""
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    named: Mapping[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A request as it leaves. `asks` says that usage was asked for on the client's behalf: `plain`
+    is the body without.
+    """
+
+    body: bytes
+    plain: bytes
+    asks: bool
+    recoded: bool
+    up: UpstreamSettings
+    pruning: Pruning | None
+
+
+async def chat(doors: Doors, request: Request, receive: Receive, send: Send) -> None:
+    """A chat completion: pruned, forwarded, relayed."""
+    account = Account(doors, Route.CHAT, request.named)
+    async with account.kept(send):
+        doors_open(doors)
+        caller = account.caller = doors.keyring.caller(request.named)
+        declared = request.named.get(b"content-length")
+        raw = await read_body(receive, doors.settings.max_body_bytes, declared)
+        account.bytes_in = len(raw)
+        async with Watch(receive) as watch:
+            ready = await _ready(doors, account, caller, request, raw)
+            reply, ready = await _forward(doors, account, caller, request, ready)
+            came = wire_headers.returned(reply.headers)
+            edit = _Filter() if ready.asks and _is_stream(reply) else None
+            account.tap = Tap(reply.status, dict(came))
+            account.ending = await relay_watched(
+                watch, send, reply, [*came, *account.headers()], reply.status, account.tap, edit,
+                account.first_byte,
+            )  # fmt: skip
+            account.close()
+
+
+async def passed(doors: Doors, request: Request, receive: Receive, send: Send) -> None:
+    """Any other path: byte for byte, in both directions, as it comes."""
+    account = Account(doors, Route.PASS, request.named)
+    async with account.kept(send):
+        doors_open(doors)
+        caller = account.caller = doors.keyring.caller(request.named)
+        up = doors.keyring.upstream(caller, "")
+        body = BodyChunks(receive)
+        headers = _upstream_headers(request, caller, up, frozenset())
+        if (length := request.named.get(b"content-length")) is not None:
+            headers.append((b"content-length", length))
+        account.leaves(up)
+        url = paths.url_for(up.url, request.path, request.query)
+        has_body = _has_body(request)
+        if not has_body:
+            await _to_its_end(body)
+        async with Watch(body.receive) as watch:
+            reply = await doors.upstream.send(
+                doors.targets[up.name], request.method, url, headers,
+                body if has_body else None,
+            )  # fmt: skip
+            account.status = reply.status
+            account.ending = await relay_watched(
+                watch, send, reply, wire_headers.returned(reply.headers), reply.status,
+                account.counter, None, account.first_byte,
+            )  # fmt: skip
+
+
+async def _to_its_end(body: BodyChunks) -> None:
+    """Read what holds nothing, so that the client can be watched."""
+    async for _ in body:
+        pass
+    await body.aclose()
+
+
+def doors_open(doors: Doors) -> None:
+    if doors.state.draining:
+        raise Draining("the proxy is shutting down; try again: another replica will answer")
+
+
+async def _ready(
+    doors: Doors, account: Account, caller: Caller, request: Request, raw: bytes
+) -> Ready:
+    """Read, judge and seal; where that cannot be done, the request as it came."""
+    setting = wanted_setting(caller, request.named)
+    if setting and not await doors.ledger.set_policy(caller.scope, setting):
+        account.fault("set_policy")
+    body = _decoded(raw, request.named.get(b"content-encoding", b""))
+    it = _read(doors, account, caller, body)
+    account.model = it.model if it else ""
+    up = doors.keyring.upstream(caller, account.model)
+    if it is None:
+        return Ready(raw, raw, False, False, up, None)
+    account.streamed = wire.streams(it.fields)
+    try:
+        pruning = account.pruning = await prune(doors, caller, request.named, it, up)
+    except BadHeader:
+        raise
+    except Exception:
+        # Our trouble is never the client's: the request leaves as it came, and that is counted.
+        account.fault("prune")
+        return Ready(raw, raw, False, False, up, None)
+    return _asking(doors, account, raw, it, up, pruning)
+
+
+def _read(doors: Doors, account: Account, caller: Caller, body: bytes | None) -> Turn | None:
+    started = doors.ticks()
+    try:
+        if body is None:
+            raise Unreadable("encoding")
+        return doors.memo.read(body, caller.scope)
+    except Unreadable as unread:
+        account.unread = unread.reason
+    except Exception:
+        account.fault("read")
+    finally:
+        account.read_seconds = doors.ticks() - started
+    return None
+
+
+def _asking(
+    doors: Doors, account: Account, raw: bytes, it: Turn, up: UpstreamSettings, pruning: Pruning
+) -> Ready:
+    """Ask for usage at the end of a stream, where the client did not and the upstream takes it."""
+    changed = bool(pruning.sealed.edits)
+    plain = pruning.sealed.body if changed else raw
+    wanted = (
+        account.streamed
+        and up.stream_usage == "ask"
+        and up.name not in doors.state.refuses_usage
+        and str(pruning.rule) != "off"
+    )
+    edit = wire.ask_for_usage(it.body, it.fields) if wanted else None
+    if edit is None:
+        return Ready(plain, plain, False, changed, up, pruning)
+    edits = sorted((*pruning.sealed.edits, edit), key=lambda e: e.start)
+    return Ready(wire.apply(it.body, edits), plain, True, True, up, pruning)
+
+
+def _decoded(raw: bytes, encoding: bytes) -> bytes | None:
+    """The body without its content coding; None where it cannot be read."""
+    if encoding in (b"", b"identity"):
+        return raw
+    decoder = Decoder(encoding.decode("latin-1"))
+    body = decoder.feed(raw) + decoder.close()
+    return None if decoder.failed else body
+
+
+async def _forward(
+    doors: Doors, account: Account, caller: Caller, request: Request, ready: Ready
+) -> tuple[Reply | Refused, Ready]:
+    """Send it. A 400 that refuses the usage that we asked for is answered by one retry without."""
+    up = ready.up
+    url = paths.url_for(up.url, request.path, request.query)
+    target = doors.targets[up.name]
+    headers = _chat_headers(request, caller, ready)
+    account.leaves(up)
+    reply = await doors.upstream.send(
+        target, request.method, url, headers, ready.body, repeatable=True
+    )
+    account.status = reply.status
+    if not (ready.asks and reply.status == 400):
+        return reply, ready
+    refused = await Refused.read(reply)
+    if not refused.names(b"stream_options", b"include_usage"):
+        return refused, ready
+    doors.state.refuses_usage.add(up.name)
+    account.retried = True
+    ready = replace(ready, body=ready.plain, asks=False)
+    headers = _chat_headers(request, caller, ready)
+    reply = await doors.upstream.send(
+        target, request.method, url, headers, ready.body, repeatable=True
+    )
+    account.status = reply.status
+    return reply, ready
+
+
+class _Filter(UsageFilter):
+    """Takes out the usage that we asked for. `failures` is the relay's to count."""
+
+    failures = 0
+
+
+class Refused:
+    """A reply whose beginning was read to learn what was refused, and that can still be relayed."""
+
+    def __init__(self, reply: Reply, pieces: list[bytes]) -> None:
+        self._reply, self._pieces = reply, pieces
+        self.status, self.headers = reply.status, reply.headers
+
+    @classmethod
+    async def read(cls, reply: Reply) -> Refused:
+        pieces: list[bytes] = []
+        async for chunk in reply.chunks:
+            pieces.append(chunk)
+            if sum(map(len, pieces)) > LARGEST_ERROR:
+                break
+        return cls(reply, pieces)
+
+    def names(self, *words: bytes) -> bool:
+        text = b"".join(self._pieces)
+        return any(word in text for word in words)
+
+    @property
+    def ended(self) -> str | None:
+        return self._reply.ended
+
+    @property
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self._again()
+
+    async def _again(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+        if self._reply.ended is None:
+            async for chunk in self._reply.chunks:
+                yield chunk
+
+    async def aclose(self) -> None:
+        await self._reply.aclose()
+
+
+def _chat_headers(request: Request, caller: Caller, ready: Ready) -> Headers:
+    drop = frozenset({b"accept-encoding", *((b"content-encoding",) if ready.recoded else ())})
+    headers = _upstream_headers(request, caller, ready.up, drop)
+    accepted = request.named.get(b"accept-encoding")
+    headers.append((b"accept-encoding", wire_headers.accept_encoding(accepted, ready.asks)))
+    return headers
+
+
+def _upstream_headers(
+    request: Request, caller: Caller, up: UpstreamSettings, drop: frozenset[bytes]
+) -> Headers:
+    """The client's headers; a virtual key is replaced by the upstream's own."""
+    key = up.api_key
+    if not (caller.settings and caller.settings.virtual and key):
+        return wire_headers.forwarded(request.headers, drop=drop)
+    headers = wire_headers.forwarded(request.headers, drop=drop | _CREDENTIALS)
+    name = next((n for n in (b"api-key", b"x-api-key") if n in request.named), b"authorization")
+    value = key.encode() if name != b"authorization" else b"Bearer " + key.encode()
+    return [*headers, (name, value)]
+
+
+def _has_body(request: Request) -> bool:
+    return b"content-length" in request.named or b"transfer-encoding" in request.named
+
+
+def _is_stream(reply: Reply | Refused) -> bool:
+    kinds = [value for name, value in reply.headers if name.lower() == b"content-type"]
+    return any(kind.lower().startswith(b"text/event-stream") for kind in kinds)

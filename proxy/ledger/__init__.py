@@ -1,0 +1,1 @@
+"""Where standings live. The only room with Redis."""

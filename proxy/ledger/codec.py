@@ -1,0 +1,259 @@
+"""The form at rest: how verdicts, records and messages are written as bytes, and read back.
+
+Every value opens with a format version. Version 1 is plain; version 2 is AES-GCM, with a nonce of
+its own and the value's name as associated data, so that a value does not open under another name.
+What cannot be read, for whatever reason, counts as absent: readers give None and never raise.
+
+    value    version; in version 2 a nonce of 12 bytes; the payload, encrypted in version 2
+    verdict  a value: core.verdict's own form
+    head     the outgoing digest in the clear, then a value: time, token counts, upstream
+    body     the parent's outgoing digest (zeros: none) and how many parents there are, in the
+             clear, then a value: a patch
+    entry    a value: whether it came otherwise, the length of what left, what left, what came
+    outcome  a value: JSON
+    policy   version 1, its name; never encrypted
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from proxy.core import verdict as verdicts
+from proxy.core.sent import Element, Part, Sent
+from proxy.core.verdict import Verdict
+from proxy.errors import SettingsError
+from proxy.ledger.contract import Entry
+from proxy.ledger.trail import Patch
+
+PLAIN, SEALED = b"\x01", b"\x02"
+NO_PARENT = bytes(16)
+
+_NONCE = 12
+_HEAD = struct.Struct(">dqqq16s16s")
+_PATCH = struct.Struct(">IIIIH")
+_ELEMENT = struct.Struct(">c16s16s8sIIH8sI")
+_ENTRY = struct.Struct(">?I")
+_UNREADABLE = (ValueError, KeyError, IndexError, struct.error, orjson.JSONDecodeError)
+
+
+class _Cipher(Protocol):
+    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
+
+    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
+
+
+def _cipher(key: str) -> tuple[_Cipher, type[Exception]]:
+    """Raises SettingsError for a key that is no key, and where the library is not installed."""
+    try:
+        # Loaded only where a key is given: the library is an optional extra.
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as missing:
+        raise SettingsError(
+            "encryption at rest needs the extra: pip install 'lethe-proxy[encryption]'"
+        ) from missing
+    return AESGCM(_key_bytes(key)), InvalidTag
+
+
+def _key_bytes(key: str) -> bytes:
+    for read in (bytes.fromhex, base64.urlsafe_b64decode):
+        try:
+            raw = read(key.strip())
+        except (ValueError, binascii.Error):
+            continue
+        if len(raw) == 32:
+            return raw
+    raise SettingsError(
+        "the ledger's encryption key is not 32 bytes in base64 or hex (openssl rand -base64 32)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The elements of one record at rest: a patch against the parent's, if there is a parent."""
+
+    parent: bytes
+    depth: int
+    patch: Patch
+
+
+class Codec:
+    """With a key, what says something is encrypted; without, what was encrypted does not open."""
+
+    def __init__(self, key: str | None = None) -> None:
+        self._cipher: _Cipher | None = None
+        self._invalid: type[Exception] = ValueError
+        if key:
+            self._cipher, self._invalid = _cipher(key)
+
+    def _seal(self, name: bytes, payload: bytes) -> bytes:
+        if self._cipher is None:
+            return PLAIN + payload
+        nonce = os.urandom(_NONCE)
+        return SEALED + nonce + self._cipher.encrypt(nonce, payload, name)
+
+    def _open(self, name: bytes, raw: bytes) -> bytes:
+        """Raises ValueError for what does not open."""
+        version, rest = raw[:1], raw[1:]
+        if version == PLAIN:
+            return rest
+        if version != SEALED or self._cipher is None:
+            raise ValueError("unknown version, or no key")
+        try:
+            return self._cipher.decrypt(rest[:_NONCE], rest[_NONCE:], name)
+        except self._invalid as invalid:
+            raise ValueError("another key, or another name") from invalid
+
+    # Verdicts. A verdict read from a link must open under that link's name.
+
+    def verdict(self, link: bytes, verdict: Verdict) -> bytes:
+        return self._seal(b"v" + link, verdict.encoded())
+
+    def read_verdict(self, link: bytes, raw: bytes) -> Verdict | None:
+        try:
+            return verdicts.decoded(self._open(b"v" + link, raw))
+        except _UNREADABLE:
+            return None
+
+    # What was sent.
+
+    def head(self, sent: Sent) -> bytes:
+        counts = (sent.prompt_tokens, sent.output_tokens, sent.cached_tokens)
+        known = (-1 if count is None else count for count in counts)
+        fixed = _HEAD.pack(sent.at, *known, sent.reply, sent.conversation)
+        upstream = sent.upstream.encode("utf-8", "surrogatepass")
+        return sent.outgoing + self._seal(b"s" + sent.link, fixed + upstream)
+
+    def read_head(self, link: bytes, raw: bytes) -> Sent | None:
+        """The record without its elements."""
+        try:
+            payload = self._open(b"s" + link, raw[16:])
+            at, *counts, reply, conversation = _HEAD.unpack_from(payload)
+            upstream = payload[_HEAD.size :].decode("utf-8", "surrogatepass")
+        except _UNREADABLE:
+            return None
+        prompt, output, cached = (None if count < 0 else count for count in counts)
+        return Sent(
+            link, raw[:16], (), at, upstream, prompt, output, cached,
+            _or_none(reply), _or_none(conversation),
+        )  # fmt: skip
+
+    def body(self, outgoing: bytes, body: Body) -> bytes:
+        payload = _packed(body.patch)
+        return body.parent + bytes((body.depth,)) + self._seal(b"d" + outgoing, payload)
+
+    def read_body(self, outgoing: bytes, raw: bytes) -> Body | None:
+        try:
+            patch = _unpacked(self._open(b"d" + outgoing, raw[17:]))
+            return Body(raw[:16], raw[16], patch)
+        except _UNREADABLE:
+            return None
+
+    def assembled(
+        self, outgoing: bytes, raws: Sequence[bytes], base: Sent | None
+    ) -> tuple[tuple[Element, ...], int] | None:
+        """The elements of a record and how many parents it has, out of its bodies, its own first.
+
+        The last body has no parent, or its parent is `base`, whose elements are at hand.
+        """
+        bodies: list[Body] = []
+        for raw in raws:
+            body = self.read_body(outgoing, raw)
+            if body is None:
+                return None
+            bodies.append(body)
+            outgoing = body.parent
+        elements: tuple[Element, ...] | None = ()
+        if outgoing != NO_PARENT:
+            elements = base.elements if base and base.outgoing == outgoing else None
+        for body in reversed(bodies):
+            elements = None if elements is None else body.patch.applied(elements)
+        return None if elements is None else (elements, bodies[0].depth if bodies else 0)
+
+    # Messages and accounts.
+
+    def entry(self, entry: Entry) -> bytes:
+        fixed = _ENTRY.pack(entry.came is not None, len(entry.left))
+        return self._seal(b"e" + entry.digest, fixed + entry.left + (entry.came or b""))
+
+    def read_entry(self, digest: bytes, raw: bytes) -> Entry | None:
+        try:
+            payload = self._open(b"e" + digest, raw)
+            differs, length = _ENTRY.unpack_from(payload)
+        except _UNREADABLE:
+            return None
+        left, came = payload[_ENTRY.size :][:length], payload[_ENTRY.size + length :]
+        return Entry(digest, left, came if differs else None) if len(left) == length else None
+
+    def outcome(self, outcome: Mapping[str, Any]) -> bytes:
+        """Raises TypeError for what is not JSON-able."""
+        return self._seal(b"o", orjson.dumps(outcome))
+
+    def read_outcome(self, raw: bytes) -> Mapping[str, Any] | None:
+        try:
+            outcome = orjson.loads(self._open(b"o", raw))
+        except _UNREADABLE:
+            return None
+        return outcome if isinstance(outcome, dict) else None
+
+
+def policy(name: str | None) -> bytes:
+    """Nothing for none."""
+    return PLAIN + name.encode() if name else b""
+
+
+def read_policy(raw: Any) -> str | None:
+    """None for what cannot be one."""
+    try:
+        return raw[1:].decode() or None if isinstance(raw, bytes) and raw[:1] == PLAIN else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _or_none(digest: bytes) -> bytes:
+    """Zeros stand for no digest."""
+    return digest if any(digest) else b""
+
+
+def _packed(patch: Patch) -> bytes:
+    roles = list(dict.fromkeys(element.role for element in patch.fresh))
+    place = {role: number for number, role in enumerate(roles)}
+    names = [role.encode("utf-8", "surrogatepass") for role in roles]
+    head = _PATCH.pack(patch.head, patch.tail, patch.shared, len(patch.fresh), len(roles))
+    rows = (_row(element, place[element.role]) for element in patch.fresh)
+    return b"".join((head, *(struct.pack(">I", len(n)) + n for n in names), *rows))
+
+
+def _row(e: Element, role: int) -> bytes:
+    part = e.part.value.encode()
+    return _ELEMENT.pack(
+        part, e.digest, e.said, e.gist, e.size, e.reasoning, role, e.text, e.length
+    )
+
+
+def _unpacked(raw: bytes) -> Patch:
+    head, tail, shared, fresh, count = _PATCH.unpack_from(raw)
+    at, roles = _PATCH.size, []
+    for _ in range(count):
+        (length,) = struct.unpack_from(">I", raw, at)
+        roles.append(raw[at + 4 : at + 4 + length].decode("utf-8", "surrogatepass"))
+        at += 4 + length
+    if len(raw) - at != fresh * _ELEMENT.size:
+        raise ValueError("cut short")
+    return Patch(head, tail, shared, tuple(_elements(_ELEMENT.iter_unpack(raw[at:]), roles)))
+
+
+def _elements(rows: Iterable[tuple[Any, ...]], roles: Sequence[str]) -> list[Element]:
+    parts = {part.value.encode(): part for part in Part}
+    return [
+        Element(parts[part], digest, said, gist, size, reasoning, roles[role], text, length)
+        for part, digest, said, gist, size, reasoning, role, text, length in rows
+    ]

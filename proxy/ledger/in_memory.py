@@ -1,0 +1,142 @@
+"""The ledger of one worker by itself: bounded, shared with nobody, gone with the process.
+
+`Settled.shared` is true here: the store is this memory, and it answers. `Health.shared` is false:
+no other worker sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from proxy.core.verdict import Verdict
+from proxy.errors import SettingsError
+from proxy.ledger.contract import Ask, Conversation, Entry, Health, Record, Settled, Summary
+from proxy.ledger.local import Memory, Thread
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    max_entries: int = 100_000
+    """Conversations; the least recently used go first."""
+
+    max_bytes: int = 256 * 1024 * 1024
+    """Bytes of all that is kept, estimated from above."""
+
+    history: Literal["full", "digests"] = "full"
+    """`digests` keeps no message text."""
+
+    ttl: float = 7 * 86_400
+    """Seconds that a conversation is kept after its last turn."""
+
+
+class InMemory:
+    """`clock` gives seconds since the epoch. Raises SettingsError for bounds that hold nothing."""
+
+    def __init__(self, options: Options, clock: Callable[[], float]) -> None:
+        if min(options.max_entries, options.max_bytes, options.ttl) <= 0:
+            raise SettingsError("the ledger's max_entries, max_bytes and ttl must be above 0")
+        self._options = options
+        self._memory = Memory(options.max_entries, options.max_bytes, options.ttl, clock)
+        self._unencodable = 0
+
+    async def open(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    def known(self, links: Sequence[bytes]) -> Mapping[bytes, Verdict]:
+        return self._memory.known(links)
+
+    def setting(self, scope: bytes) -> str | None:
+        return self._memory.setting(scope)
+
+    async def settle(self, ask: Ask) -> Settled:
+        return self._memory.settle(ask)
+
+    def remember(self, record: Record) -> None:
+        thread = self._memory.remember(record)
+        if self._options.history == "full":
+            self._memory.add_entries(thread, record.entries)
+        try:
+            outcome = orjson.dumps(record.outcome)
+        except TypeError:
+            self._unencodable += 1
+            outcome = b"{}"
+        self._memory.add_outcome(thread, record.sent.at, outcome)
+        self._memory.shrink(thread)
+
+    async def recall(self, conversation: bytes, digests: Sequence[bytes]) -> Mapping[bytes, Entry]:
+        thread = self._memory.threads.get(conversation)
+        if thread is None:
+            return {}
+        entries = self._entries(thread)
+        return {digest: entries[digest] for digest in digests if digest in entries}
+
+    async def set_policy(self, scope: bytes, policy: str) -> bool:
+        self._memory.set_setting(scope, policy)
+        return True
+
+    async def conversations(
+        self, scope: bytes | None, limit: int, before: float | None = None
+    ) -> list[Summary]:
+        listed = [
+            thread
+            for thread in self._memory.threads.values()
+            if thread.listed
+            and (scope is None or thread.scope == scope)
+            and (before is None or thread.last_at < before)
+        ]
+        listed.sort(key=lambda thread: thread.last_at, reverse=True)
+        return [_summary(thread) for thread in listed[:limit]]
+
+    async def conversation(self, id: str) -> Conversation | None:
+        thread = self._thread(id)
+        if thread is None or not thread.turns:
+            return None
+        return Conversation(
+            summary=_summary(thread),
+            outcomes=tuple(orjson.loads(outcome) for _, outcome in thread.outcomes),
+            last_sent=thread.trail.last,
+            entries=self._entries(thread),
+        )
+
+    async def forget(self, id: str) -> bool:
+        thread = self._thread(id)
+        if thread is None:
+            return False
+        self._memory.drop(thread.conversation)
+        if thread.root not in self._memory.grown:
+            # What the root holds goes with the last conversation that grew from it.
+            self._memory.drop(thread.root)
+        return True
+
+    def health(self) -> Health:
+        failures = {"let_go": self._memory.let_go, "unencodable": self._unencodable}
+        return Health("up", 0, {kind: count for kind, count in failures.items() if count}, False)
+
+    def _thread(self, id: str) -> Thread | None:
+        """By public id, or the latest that grew from a root of that id."""
+        try:
+            link = bytes.fromhex(id)
+        except ValueError:
+            return None
+        threads = self._memory.threads
+        grown = [threads[conversation] for conversation in self._memory.grown.get(link, ())]
+        return max(grown, key=lambda thread: thread.last_at, default=threads.get(link))
+
+    def _entries(self, thread: Thread) -> dict[bytes, Entry]:
+        """What was said, the first request's under the root included."""
+        root = self._memory.threads.get(thread.root)
+        return {**(root.entries if root else {}), **thread.entries}
+
+
+def _summary(thread: Thread) -> Summary:
+    last: Mapping[str, Any] = orjson.loads(thread.outcomes[-1][1]) if thread.outcomes else {}
+    return Summary(
+        thread.conversation.hex(), thread.scope, thread.turns, thread.first_at, thread.last_at, last
+    )

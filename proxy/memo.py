@@ -1,0 +1,118 @@
+"""Remembers what was parsed, by content, so that a growing conversation costs only what is new.
+
+A body is known by a fast seeded hash of its beginning, taken at fixed offsets that grow with it; an
+entry says where the known messages end and what they were. Edits fall back by themselves: other
+bytes, other hash. It is private to one process, scoped by key, and bounded by the number of
+messages held.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xxhash import xxh3_128, xxh3_128_digest
+
+from proxy.core import turn
+from proxy.core.sent import Element
+from proxy.core.turn import Known, Turn
+
+MAX_MESSAGES = 60_000
+"""Messages held over all entries; one takes about 0.7 KB, and turns of one conversation share them.
+"""
+MAX_TOOLS = 256
+FIRST_MARK = 512
+
+
+def marks(limit: int) -> tuple[int, ...]:
+    """The offsets at which a body's beginning is hashed: 512 bytes apart at first, then 1/16 of the
+    way.
+    """
+    found, at = [], FIRST_MARK
+    while at <= limit:
+        found.append(at)
+        at += max(FIRST_MARK, at // 16)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    known: Known
+    whole: bytes
+
+
+class Memo:
+    """What one process remembers of the bodies that it read. `seed` keeps others from finding
+    collisions.
+    """
+
+    def __init__(self, seed: int, max_body: int, max_messages: int = MAX_MESSAGES) -> None:
+        self._seed = seed
+        self._marks = marks(max_body)
+        self._max = max_messages
+        self._held = 0
+        self._entries: OrderedDict[tuple[bytes, bytes], _Entry] = OrderedDict()
+        self._tools: OrderedDict[bytes, tuple[Element, ...]] = OrderedDict()
+
+    def read(self, body: bytes, scope: bytes) -> Turn:
+        """Read a request, beginning where a known one ends. Raises `Unreadable`."""
+        hashes = self._hashes(body)
+        known = self._find(body, scope, hashes)
+        found = turn.read(body, scope, known)
+        self._keep(turn.knowledge(found, known), found, hashes)
+        return found
+
+    def front(self, it: Turn, rendered: Sequence[str], system_first: bool) -> tuple[Element, ...]:
+        """The elements before the messages, with the tools read once."""
+        raw = it.fields.get("tools", b"") + it.fields.get("functions", b"")
+        key = xxh3_128_digest(raw, self._seed)
+        tools = self._tools.get(key)
+        if tools is None:
+            tools = self._tools[key] = turn.tools_element(raw)
+            if len(self._tools) > MAX_TOOLS:
+                self._tools.popitem(last=False)
+        return turn.front_of(it, rendered, system_first, tools)
+
+    def _hashes(self, body: bytes) -> list[tuple[int, bytes]]:
+        """The hash of the body's beginning at every mark."""
+        hashed, view, at, found = xxh3_128(seed=self._seed), memoryview(body), 0, []
+        size = len(body)
+        for mark in self._marks:
+            if mark > size:
+                break
+            hashed.update(view[at:mark])
+            found.append((mark, hashed.digest()))
+            at = mark
+        return found
+
+    def _find(self, body: bytes, scope: bytes, hashes: list[tuple[int, bytes]]) -> Known | None:
+        for _, key in reversed(hashes):
+            entry = self._entries.get((scope, key))
+            if entry and self._begins_with(body, entry):
+                self._entries.move_to_end((scope, key))
+                return entry.known
+        return None
+
+    def _begins_with(self, body: bytes, entry: _Entry) -> bool:
+        end = entry.known.head.end
+        if end > len(body):
+            return False
+        return xxh3_128_digest(memoryview(body)[:end], self._seed) == entry.whole
+
+    def _keep(self, known: Known | None, it: Turn, hashes: list[tuple[int, bytes]]) -> None:
+        if known is None:
+            return
+        key = next((key for mark, key in reversed(hashes) if mark <= known.head.end), None)
+        if key is None:
+            return
+        whole = xxh3_128_digest(memoryview(it.body)[: known.head.end], self._seed)
+        self._drop(self._entries.pop((it.scope, key), None))
+        self._entries[(it.scope, key)] = _Entry(known, whole)
+        self._held += len(known.messages)
+        while self._held > self._max and len(self._entries) > 1:
+            self._drop(self._entries.popitem(last=False)[1])
+
+    def _drop(self, entry: _Entry | None) -> None:
+        if entry:
+            self._held -= len(entry.known.messages)

@@ -1,0 +1,245 @@
+"""Climbs the spine for one request: read, propose, settle, seal. What cannot be read is left as it
+came.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.core import artifact, explain, fingerprint, outcome, turn
+from proxy.core.artifact import Judgement
+from proxy.core.expect import Cached
+from proxy.core.explain import Explanation
+from proxy.core.policy import Name, Policy
+from proxy.core.prefix import Cause
+from proxy.core.sent import Element, Part, Sent
+from proxy.core.turn import Sealed, Turn
+from proxy.core.verdict import Verdict
+from proxy.core.wire import chat
+from proxy.doors import Doors
+from proxy.keys import Caller
+from proxy.ledger.contract import Ask, Entry, Offer, Record, Settled
+from proxy.settings import UpstreamSettings
+
+Names = Mapping[bytes, bytes]
+_HINTED_CALLS = 8
+_AGENT = frozenset({Part.TOOLS, Part.SYSTEM})
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """A request that was read, and all that was decided of it. `settle_seconds` is the wait for the
+    ledger.
+    """
+
+    turn: Turn
+    rule: Policy
+    settled: Settled
+    sealed: Sealed
+    hints: tuple[bytes, ...]
+    fresh: Mapping[str, int]
+    adopted: int
+    settle_seconds: float
+    explained: Explanation
+
+    def told(self, cached: Cached | None) -> outcome.Pruned:
+        it = self.sealed
+        return outcome.Pruned(
+            self.turn.conversation.hex(), self.turn.root.hex(), str(self.rule),
+            len(self.turn.steps),
+            self.fresh, self.adopted, it.dropped, it.kept, it.dropped_bytes, it.kept_bytes,
+            it.clamped, it.finding, self.settled.shared, self.explained, cached,
+        )  # fmt: skip
+
+
+async def prune(
+    doors: Doors, caller: Caller, named: Names, it: Turn, up: UpstreamSettings
+) -> Pruning:
+    """Decide what is new, learn what stands, and seal. Raises BadHeader for a policy that is
+    none.
+    """
+    setting = doors.ledger.setting(caller.scope)
+    rule = doors.keyring.policy(caller, named, setting, it.model, up)
+    front = doors.memo.front(it, doors.settings.rendered_params, up.system_first)
+    hints = _hints(doors, caller, named, it, front)
+    known = _known(doors, it)
+    asked = doors.ticks()
+    offers, settled = await _settle(doors, caller, it, rule, hints, known, setting)
+    if settled.setting != setting:
+        setting = settled.setting
+        rule = doors.keyring.policy(caller, named, setting, it.model, up)
+        offers, settled = await _settle(doors, caller, it, rule, hints, known, setting)
+    waited = doors.ticks() - asked
+    standing = {**known, **_stand(it, settled)}
+    untouched = rule.name is Name.OFF
+    sealed = turn.seal(
+        it, standing, front, settled.last_sent, settled.by_hint, untouched, settled.tip
+    )
+    fresh = (
+        Counter(verdict.kind.value for verdict in offers.values() if verdict)
+        if settled.won
+        else Counter()
+    )
+    adopted = len(offers) if settled.last_sent is None and len(offers) > 1 else 0
+    explained = await _explained(doors, it, sealed.basis, sealed)
+    return Pruning(it, rule, settled, sealed, hints, fresh, adopted, waited, explained)
+
+
+async def _explained(doors: Doors, it: Turn, last: Sent | None, sealed: Sealed) -> Explanation:
+    """Where a break is and what it costs. Only a client's break asks the ledger once more: our own
+    (a retroactive policy's) come on every turn, and their place is known.
+    """
+    finding = sealed.finding
+    if last is None or finding.element is None or not finding.is_break:
+        return explain.NONE
+    before = after = None
+    if finding.cause is not Cause.SELF:
+        digest = last.elements[finding.element].digest
+        entries = await doors.ledger.recall(last.conversation, [digest])
+        before = entries[digest].left if digest in entries else None
+        element = sealed.elements[finding.element]
+        texts = _texts(it, sealed, {element.digest}, doors.settings.rendered_params)
+        after = texts[element.digest].left if element.digest in texts else None
+    return explain.explain(finding, last, sealed.elements, before, after)
+
+
+async def _settle(
+    doors: Doors, caller: Caller, it: Turn, rule: Policy, hints: tuple[bytes, ...],
+    known: Mapping[int, Verdict], setting: str | None,
+) -> tuple[Mapping[int, Verdict | None], Settled]:  # fmt: skip
+    offers = turn.propose(it, rule, _judge(doors, caller), lambda index: index in known)
+    ask = Ask(
+        caller.scope, it.root, it.conversation, tuple(m.link for m in it.messages),
+        tuple(Offer(it.links(it.steps[index]), verdict) for index, verdict in offers.items()),
+        hints,
+        setting,
+    )  # fmt: skip
+    return offers, await doors.ledger.settle(ask)
+
+
+def _judge(doors: Doors, caller: Caller) -> turn.Judge:
+    rules = doors.rules.get(caller.alias) or doors.rules[""]
+
+    def judge(message: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> Judgement:
+        return artifact.judge(message, answers, rules)
+
+    return judge
+
+
+def _known(doors: Doors, it: Turn) -> dict[int, Verdict]:
+    """The verdicts that this worker knows, by step.
+
+    Only a step's last visible link counts: settling always makes the verdict known there, and another
+    worker may have seen more of the step's results than an earlier link tells.
+    """
+    last = [it.messages[step.end - 1].link for step in it.steps]
+    by_link = doors.ledger.known(last)
+    return {index: by_link[link] for index, link in enumerate(last) if link in by_link}
+
+
+def _stand(it: Turn, settled: Settled) -> dict[int, Verdict]:
+    if not settled.verdicts:
+        return {}
+    index_of = {it.messages[step.first].link: index for index, step in enumerate(it.steps)}
+    return {index_of[link]: v for link, v in settled.verdicts.items() if link in index_of}
+
+
+def _hints(
+    doors: Doors, caller: Caller, named: Names, it: Turn, front: Sequence[Element]
+) -> tuple[bytes, ...]:
+    """Under what a branch can be found whose early history changed, the surest first.
+
+    Tool-call ids; then the session together with its tools and system prompt, so that titles and
+    sub-agents of a session do not hide its main line; then the session alone.
+    """
+    calls = [call for m in it.messages[-4 * _HINTED_CALLS :] for call in m.calls if call]
+    names = [f"call:{call}" for call in reversed(calls[-_HINTED_CALLS:])]
+    agent = fingerprint.digest(*(e.digest for e in front if e.part in _AGENT)).hex()
+    sessions = [f"session:{value}" for value in _sessions(doors, named, it)]
+    names += [f"{session} {agent}" for session in sessions]
+    return tuple(
+        fingerprint.digest(caller.scope, name.encode("utf-8", "surrogatepass"))
+        for name in (*names, *sessions)
+    )
+
+
+def _sessions(doors: Doors, named: Names, it: Turn) -> Iterable[str]:
+    """What the client calls its session, surest name first."""
+    for header in ("x-lethe-session", *doors.settings.session_headers):
+        value = named.get(header.encode())
+        if value:
+            yield value.decode("latin-1")
+    key = chat.field(it.fields, "prompt_cache_key")
+    if isinstance(key, str) and key:
+        yield key
+
+
+def record(
+    doors: Doors, caller: Caller, it: Pruning, line: Mapping[str, Any], at: float, upstream: str,
+    tokens: tuple[int | None, int | None, int | None], reply: bytes,
+) -> Record:  # fmt: skip
+    """What this exchange leaves behind: what left, what is new of it, and the account."""
+    prompt, output, cached = tokens
+    rows = it.turn.messages
+    link = rows[-1].link if rows else it.turn.root
+    sent = Sent(
+        link, it.sealed.outgoing, it.sealed.elements, at, upstream, prompt, output, cached, reply,
+        it.turn.conversation,
+    )  # fmt: skip
+    rendered = doors.settings.rendered_params
+    entries = tuple(_entries(it, rendered)) if doors.settings.ledger.history == "full" else ()
+    return Record(caller.scope, it.turn.root, it.turn.conversation, sent, line, entries, it.hints)
+
+
+def _entries(it: Pruning, rendered: Sequence[str]) -> Iterable[Entry]:
+    """The elements that the conversation did not hold yet, as they left and as they came."""
+    last = it.settled.last_sent
+    own = last is not None and last.conversation == it.turn.conversation
+    held = {e.digest for e in last.elements} if last and own else set()
+    fresh = [e.digest for e in it.sealed.elements if e.digest not in held]
+    if not fresh:
+        return ()
+    texts = _texts(it.turn, it.sealed, set(fresh), rendered)
+    return [texts[digest] for digest in fresh if digest in texts]
+
+
+def _texts(
+    it: Turn, sealed: Sealed, wanted: set[bytes], rendered: Sequence[str]
+) -> dict[bytes, Entry]:
+    """The JSON text of those elements that are wanted."""
+    front = len(sealed.elements) - len(it.messages)
+    messages = zip(it.messages, sealed.elements[front:], strict=True)
+    found = {
+        element.digest: Entry(element.digest, _front_text(it, element.part, rendered))
+        for element in sealed.elements[:front]
+        if element.digest in wanted and element.part is not Part.SYSTEM
+    }
+    for message, element in (*((m, m.kept) for m in it.leading), *messages):
+        if element.digest in wanted:
+            found[element.digest] = _entry(it.body, message, element, sealed)
+    return found
+
+
+def _front_text(it: Turn, part: Part, rendered: Sequence[str]) -> bytes:
+    match part:
+        case Part.MODEL:
+            return it.fields.get("model", b"null")
+        case Part.PARAMS:
+            rows = (b'"%b":%b' % (n.encode(), it.fields[n]) for n in rendered if n in it.fields)
+            return b"{" + b",".join(rows) + b"}"
+        case _:
+            return it.fields.get("tools") or it.fields.get("functions") or b"[]"
+
+
+def _entry(body: bytes, message: fingerprint.Message, element: Element, sealed: Sealed) -> Entry:
+    came = body[message.start : message.end]
+    inside = [
+        chat.Edit(e.start - message.start, e.end - message.start, e.text)
+        for e in (sealed.edits if element is not message.kept else ())
+        if message.start <= e.start and e.end <= message.end
+    ]
+    left = chat.apply(came, inside)
+    return Entry(element.digest, left, came if inside else None)

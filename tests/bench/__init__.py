@@ -1,0 +1,1 @@
+"""Direct, nginx and Lethe side by side over loopback: `python -m tests.bench`."""

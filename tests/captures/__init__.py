@@ -1,0 +1,1 @@
+"""Requests of real agents, replayed in order."""

@@ -1,0 +1,212 @@
+"""What happened to the prefix, and by whom: one case a file, and law 9 over scripts of edits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core import prefix, turn
+from proxy.core.prefix import NOT_BREAKS, By, Cause
+from proxy.core.sent import Element, Part, Sent
+from proxy.core.turn import Sealed
+from proxy.core.verdict import DROP, KEEP
+from tests.laws import checks
+from tests.laws.histories import History, body_of, histories, steps, texts, thoughts, users
+from tests.laws.pipeline import RENDERED, SCOPE
+
+VECTORS = sorted((Path(__file__).parent.parent / "vectors" / "prefix").glob("*.json"))
+VERDICTS = {"keep": KEEP, "drop": DROP}
+
+
+def sealed(body: bytes, verdict: str, last: Sealed | None = None, by_hint: bool = False) -> Sealed:
+    it = turn.read(body, SCOPE)
+    front = turn.front_of(it, RENDERED, False, turn.tools_element(it.fields.get("tools", b"")))
+    standing = dict.fromkeys(range(len(it.steps)), VERDICTS[verdict])
+    was = Sent(b"", last.outgoing, last.elements, 0.0, "") if last else None
+    return turn.seal(it, standing, front, was, by_hint)
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+def test_what_happened_to_the_prefix_is_told_as_the_vector_says(path: Path) -> None:
+    case: dict[str, Any] = json.loads(path.read_text())
+    before, after = (json.dumps(case[key]).encode() for key in ("was", "now"))
+    was = sealed(before, case.get("was_verdict", "keep")) if case["was"] else None
+
+    now = sealed(after, case.get("now_verdict", "keep"), was, case.get("by_hint", False))
+
+    it = now.finding
+    told = {key: getattr(it, key) for key in ("element", "message", "removed")}
+    told |= {"cause": it.cause.value, "by": it.by.value}
+    assert case["finding"] == told, case["rule"]
+    assert (Cause(case["finding"]["cause"]) not in NOT_BREAKS) is it.is_break
+    assert (it.stale > 0) is it.is_break
+
+
+def test_every_cause_has_a_vector() -> None:
+    told = {json.loads(path.read_text())["finding"]["cause"] for path in VECTORS}
+
+    assert {cause.value for cause in Cause} == told
+
+
+Edit = Callable[[list[Any], dict[str, Any]], None]
+
+
+def _at(messages: list[Any], at: int) -> int:
+    return at % len(messages)
+
+
+def say(at: int, text: str) -> Edit:
+    return lambda messages, _: messages[_at(messages, at)].update(content=text)
+
+
+def think(at: int, text: str | None) -> Edit:
+    def edit(messages: list[Any], _: dict[str, Any]) -> None:
+        message = messages[_at(messages, at)]
+        if text is None:
+            message.pop("reasoning_content", None)
+        else:
+            message["reasoning_content"] = text
+
+    return edit
+
+
+def insert(at: int, message: Any) -> Edit:
+    return lambda messages, _: messages.insert(_at(messages, at), dict(message))
+
+
+def cut(at: int, count: int) -> Edit:
+    def edit(messages: list[Any], _: dict[str, Any]) -> None:
+        start = 1 + at % len(messages)
+        del messages[start : start + count]
+
+    return edit
+
+
+def swap(at: int) -> Edit:
+    def edit(messages: list[Any], _: dict[str, Any]) -> None:
+        a, b = _at(messages, at), _at(messages, at + 1)
+        messages[a], messages[b] = messages[b], messages[a]
+
+    return edit
+
+
+def flip(at: int) -> Edit:
+    """What is no difference: a marker, one text part, the order of keys, bookkeeping."""
+
+    def edit(messages: list[Any], _: dict[str, Any]) -> None:
+        message = messages[_at(messages, at)]
+        if isinstance(message.get("content"), str) and message["content"]:
+            message["content"] = [{"type": "text", "text": message["content"], "cache_control": {}}]
+        rest = dict(reversed(message.items()))
+        message.clear()
+        message.update(rest, cache_control={"type": "ephemeral"}, status="done")
+
+    return edit
+
+
+def field(key: str, value: Any) -> Edit:
+    return lambda _, fields: fields.update({key: value})
+
+
+A, B = {"name": "a"}, {"name": "b"}
+places = st.integers(0, 9)
+edits = st.one_of(
+    st.builds(say, places, texts),
+    st.builds(think, places, st.none() | thoughts),
+    st.builds(insert, places, users),
+    st.builds(cut, places, st.integers(1, 3)),
+    st.builds(swap, places),
+    st.builds(flip, places),
+    st.builds(field, st.just("model"), st.sampled_from(("m-1", "m-2"))),
+    st.builds(field, st.just("tools"), st.sampled_from(([], [A, B], [B, A]))),
+    st.builds(field, st.just("seed"), st.integers(0, 3)),
+)  # fmt: skip
+
+
+def _with(history: History, messages: list[Any], fields: dict[str, Any]) -> bytes:
+    before, after = (
+        {**part, **{k: v for k, v in fields.items() if k in part}}
+        for part in (history.before, history.after)
+    )
+    rest = {k: v for k, v in fields.items() if k not in before and k not in after}
+    return body_of(History(history.style, before, {**after, **rest}, ()), messages)
+
+
+@given(
+    histories(odd=False, max_steps=3), st.lists(edits, max_size=3), st.lists(steps(), max_size=2)
+)
+def test_a_break_is_told_exactly_where_an_earlier_element_changed_at_the_first_such_element(
+    history: History, script: list[Edit], more: list[list[Any]]
+) -> None:
+    messages = [dict(message) for message in history.messages(len(history.chunks))]
+    was = sealed(_with(history, messages, {}), "keep")
+    edited = [dict(m) for m in [*messages, *[m for step in more for m in step]]]
+    fields: dict[str, Any] = {}
+    for edit in script:
+        edit(edited, fields)
+
+    now = sealed(_with(history, edited, fields), "keep", was)
+
+    it, at = now.finding, checks.first_changed(was, now)
+    if at is None:
+        longer = len(now.elements) > len(was.elements)
+        assert (Cause.EXTENDED if longer else Cause.RETRY) == it.cause
+    elif at == len(now.elements):
+        assert Cause.REWIND == it.cause
+    else:
+        assert at == it.element
+        assert it.is_break or it.cause in (Cause.FORK, Cause.SIDE_REQUEST)
+        assert it.by is By.CLIENT
+
+
+@given(
+    histories(odd=False, max_steps=4),
+    st.lists(st.sampled_from(("keep", "drop")), min_size=2, max_size=2),
+)
+def test_a_change_of_verdict_is_told_as_our_own_doing(
+    history: History, verdicts: list[str]
+) -> None:
+    body = history.bodies()[-1]
+    was = sealed(body, verdicts[0])
+
+    now = sealed(body, verdicts[1], was)
+
+    changed = was.outgoing != now.outgoing
+    assert (Cause.SELF if changed else Cause.RETRY, changed) == (
+        now.finding.cause,
+        now.finding.is_break,
+    )
+    assert By.PROXY is now.finding.by or not changed
+
+
+def element(name: int, role: str = "user") -> Element:
+    said = name.to_bytes(16, "big")
+    return Element(Part.MESSAGE, said, said, said[8:], 10, 0, role)
+
+
+def compared(was: list[Element], now: list[Element]) -> prefix.Finding:
+    return prefix.compare(Sent(b"", b"", tuple(was), 0.0, ""), now, now)[0]
+
+
+def test_stale_is_what_was_there_at_most_what_is_there_now() -> None:
+    row = [element(n) for n in range(10)]
+
+    assert 10 == compared(row, [*row[:2], element(99, "assistant")]).stale
+    assert (
+        20
+        == compared(row[:4], [*row[:2], element(99), *map(element, range(200, 250)), row[3]]).stale
+    )
+
+
+def test_long_histories_with_nothing_in_common_are_compared_in_one_pass() -> None:
+    was = [element(n) for n in range(20_000)]
+    now = [element(n, "assistant") for n in range(20_000, 40_000)]
+
+    assert Cause.MESSAGE_EDITED == compared(was, now).cause
+    assert 20_000 == compared(was, now).removed

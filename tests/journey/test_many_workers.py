@@ -1,0 +1,217 @@
+"""Two worker processes on one ledger, many conversations at once: one truth, and nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.doors import redis_server as servers
+from tests.journey.provider import Answer, Came, completion, providing
+from tests.journey.test_journey import KEY, steps
+
+# The whole run of 200 conversations of 20 steps is `make soak`; what CI runs is a sample of it.
+CONVERSATIONS = int(os.environ.get("LETHE_SOAK_CONVERSATIONS", "24"))
+STEPS = int(os.environ.get("LETHE_SOAK_STEPS", "8"))
+
+
+@dataclass
+class Truth:
+    """What a provider's cache sees: for every conversation the messages as they last came."""
+
+    last: dict[str, list[Any]] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    answered: int = 0
+
+    def answer(self, came: Came) -> Answer:
+        messages = json.loads(came.body)["messages"]
+        name = messages[1]["content"]
+        before = self.last.get(name, [])
+        if before != messages[: len(before)]:
+            self.broken.append(name)
+        self.last[name] = messages
+        self.answered += 1
+        return completion()
+
+
+@dataclass(frozen=True)
+class Workers:
+    url: str
+    admin: str
+    process: subprocess.Popen[bytes]
+
+
+@pytest.fixture
+def redis_server() -> Iterator[servers.Server]:
+    with servers.running(servers.valkey()) as server:
+        yield server
+
+
+@asynccontextmanager
+async def two_workers(upstream: str, redis: str) -> AsyncIterator[Workers]:
+    main, admin = _free(), _free()
+    command = [
+        sys.executable, "-m", "proxy", "serve", "--upstream", upstream,
+        "--redis", redis, "--workers", "2", "--port", str(main),
+        "--admin-port", str(admin), "--log", "off",
+    ]  # fmt: skip
+    process = await asyncio.to_thread(_started, command)
+    try:
+        workers = Workers(f"http://127.0.0.1:{main}", f"http://127.0.0.1:{admin}", process)
+        await _until_both_serve(workers)
+        yield workers
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _started(command: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    """Wait for what another process brings about."""
+    while not holds():  # noqa: ASYNC110  (a count in this process, told by nobody)
+        await asyncio.sleep(0.01)
+
+
+def _free() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+async def _until_both_serve(workers: Workers) -> None:
+    async with httpx.AsyncClient() as client, asyncio.timeout(30):
+        while True:
+            await asyncio.sleep(0.3)
+            try:
+                numbers = (await client.get(f"{workers.admin}/metrics")).text
+            except httpx.TransportError:
+                continue
+            if _sum(numbers, "lethe_workers") == 2:
+                return
+
+
+def _sum(numbers: str, name: str, having: str = "") -> float:
+    rows = re.findall(rf"^{name}(?:\{{([^}}]*)\}})? (\S+)$", numbers, re.MULTILINE)
+    return sum(float(value) for labels, value in rows if having in labels)
+
+
+def named_steps(name: str, count: int) -> list[Any]:
+    """A history whose ids are its own, as providers give them."""
+    text = json.dumps(steps(count)).replace("call_", f"{name} call_")
+    return [*json.loads(text)[:1], {"role": "user", "content": name}, *json.loads(text)[2:]]
+
+
+async def converse(workers: Workers, name: str, policy: str, pause: asyncio.Event) -> None:
+    """One conversation; a new connection for every request, so that either worker may take it."""
+    for count in range(STEPS + 1):
+        await pause.wait()
+        history = named_steps(name, count)
+        headers = {
+            "authorization": f"Bearer sk-{policy}",
+            "x-lethe-policy": policy,
+            "connection": "close",
+        }
+        async with httpx.AsyncClient(timeout=60) as client:
+            reply = await client.post(
+                f"{workers.url}/v1/chat/completions",
+                json={"model": "m", "messages": history},
+                headers=headers,
+            )
+        assert 200 == reply.status_code, reply.text
+        assert not reply.headers["x-lethe-prefix"].startswith("broken"), reply.headers[
+            "x-lethe-prefix"
+        ]
+
+
+async def converse_all(workers: Workers, policies: tuple[str, ...], pause: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number in range(CONVERSATIONS):
+            policy = policies[number % len(policies)]
+            group.create_task(converse(workers, f"conversation {number}", policy, pause))
+
+
+def going() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@pytest.mark.parametrize("policies", [("drop", "after_artifact"), ("keep", "random:0.5")])
+async def test_no_prefix_breaks_and_no_exchange_is_lost(
+    redis_server: servers.Server, policies: tuple[str, ...]
+) -> None:
+    truth = Truth()
+    async with (
+        providing(truth.answer) as provider,
+        two_workers(provider.url, redis_server.url) as workers,
+    ):
+        await converse_all(workers, policies, going())
+        await asyncio.sleep(1.5)
+        async with httpx.AsyncClient() as client:
+            numbers = (await client.get(f"{workers.admin}/metrics")).text
+
+    total = CONVERSATIONS * (STEPS + 1)
+    assert [] == truth.broken
+    assert total == truth.answered
+    assert total == _sum(numbers, "lethe_requests_total", 'route="chat"')
+    assert CONVERSATIONS == _sum(numbers, "lethe_prefix_findings_total", "cold_start")
+
+
+async def test_two_keys_with_other_policies_on_one_conversation_send_one_truth(
+    redis_server: servers.Server,
+) -> None:
+    """The same conversation under turns of two policies: whoever came first decided each step."""
+    truth = Truth()
+    async with (
+        providing(truth.answer) as provider,
+        two_workers(provider.url, redis_server.url) as workers,
+    ):
+        async with httpx.AsyncClient(timeout=30) as client:
+            for count in range(STEPS + 1):
+                for policy in ("drop", "keep") if count % 2 else ("keep", "drop"):
+                    reply = await client.post(
+                        f"{workers.url}/v1/chat/completions",
+                        json={"model": "m", "messages": steps(count)},
+                        headers={**KEY, "x-lethe-policy": policy, "connection": "close"},
+                    )
+                    assert 200 == reply.status_code
+
+    assert [] == truth.broken
+
+
+async def test_a_store_that_is_killed_and_comes_back_empty_breaks_no_prefix(
+    redis_server: servers.Server,
+) -> None:
+    truth = Truth()
+    async with (
+        providing(truth.answer) as provider,
+        two_workers(provider.url, redis_server.url) as workers,
+    ):
+        async with asyncio.TaskGroup() as group:
+            talking = group.create_task(converse_all(workers, ("drop",), going()))
+            await _until(lambda: truth.answered >= CONVERSATIONS * STEPS // 3)
+            await asyncio.to_thread(redis_server.kill)
+            await _until(lambda: truth.answered >= CONVERSATIONS * STEPS * 2 // 3)
+            await asyncio.to_thread(redis_server.start)
+            await talking
+        await asyncio.sleep(1.5)
+        async with httpx.AsyncClient() as client:
+            numbers = (await client.get(f"{workers.admin}/metrics")).text
+
+    assert [] == truth.broken
+    assert CONVERSATIONS * (STEPS + 1) == truth.answered
+    assert _sum(numbers, "lethe_ledger_failures_total") > 0

@@ -1,0 +1,226 @@
+"""The form at rest: what is written is read; what is not ours, or was touched, is absent."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.sent import Element, Part, Sent
+from proxy.core.verdict import DROP, KEEP, Kind, Verdict
+from proxy.errors import SettingsError
+from proxy.ledger.codec import NO_PARENT, Body, Codec, policy, read_policy
+from proxy.ledger.contract import Entry
+from proxy.ledger.trail import Patch, difference, whole
+from tests.ledger.words import digest, elements, sent
+
+KEY = bytes(range(32)).hex()
+LINK = digest("link")
+
+
+texts = st.text(st.characters(), max_size=30)
+digests = st.binary(min_size=16, max_size=16)
+counts = st.none() | st.integers(0, 2**40)
+verdicts = st.sampled_from([KEEP, DROP]) | texts.map(lambda text: Verdict(Kind.REPLACE, text))
+element_values = st.builds(
+    Element, st.sampled_from(Part), digests, digests, st.binary(min_size=8, max_size=8),
+    st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), texts,
+    st.binary(min_size=8, max_size=8), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+patches = st.builds(
+    Patch, st.integers(0, 99), st.integers(0, 99), st.integers(0, 99),
+    st.lists(element_values, max_size=5).map(tuple),
+)  # fmt: skip
+maybe_digests = st.just(b"") | digests.filter(any)
+heads = st.builds(
+    Sent, digests, digests, st.just(()), st.floats(0, 4e9), texts, counts, counts, counts,
+    maybe_digests, maybe_digests,
+)  # fmt: skip
+entries = st.builds(Entry, digests, st.binary(), st.none() | st.binary())
+
+
+@pytest.fixture(scope="module", params=["plain", "encrypted"])
+def codec(request: pytest.FixtureRequest) -> Codec:
+    return Codec() if request.param == "plain" else encrypted()
+
+
+def encrypted(key: str = KEY) -> Codec:
+    pytest.importorskip("cryptography", reason="the optional extra is not installed")
+    return Codec(key)
+
+
+@given(verdict=verdicts)
+def test_verdict_is_read_as_it_was_written(codec: Codec, verdict: Verdict) -> None:
+    assert verdict == codec.read_verdict(LINK, codec.verdict(LINK, verdict))
+
+
+@given(head=heads)
+def test_head_is_read_as_it_was_written(codec: Codec, head: Sent) -> None:
+    assert head == codec.read_head(head.link, codec.head(head))
+
+
+@given(patch=patches, parent=digests, depth=st.integers(0, 255))
+def test_body_is_read_as_it_was_written(
+    codec: Codec, patch: Patch, parent: bytes, depth: int
+) -> None:
+    body = Body(parent, depth, patch)
+
+    assert body == codec.read_body(LINK, codec.body(LINK, body))
+
+
+@given(entry=entries)
+def test_entry_is_read_as_it_was_written(codec: Codec, entry: Entry) -> None:
+    assert entry == codec.read_entry(entry.digest, codec.entry(entry))
+
+
+def test_outcome_is_read_as_it_was_written(codec: Codec) -> None:
+    outcome = {"turn": 3, "cause": None, "tokens": {"read": 12}}
+
+    assert outcome == codec.read_outcome(codec.outcome(outcome))
+
+
+def test_outcome_that_is_no_json_is_refused(codec: Codec) -> None:
+    with pytest.raises(TypeError):
+        codec.outcome({"bad": object()})
+
+
+Read = Callable[[Codec, bytes], object]
+Write = Callable[[Codec], bytes]
+
+READERS: list[Read] = [
+    lambda codec, raw: codec.read_verdict(LINK, raw),
+    lambda codec, raw: codec.read_head(LINK, raw),
+    lambda codec, raw: codec.read_body(LINK, raw),
+    lambda codec, raw: codec.read_entry(LINK, raw),
+    lambda codec, raw: codec.read_outcome(raw),
+]
+WRITERS: list[Write] = [
+    lambda codec: codec.verdict(LINK, Verdict(Kind.REPLACE, "ä text")),
+    lambda codec: codec.head(sent(LINK, elements(1), prompt_tokens=3)),
+    lambda codec: codec.body(LINK, Body(NO_PARENT, 0, whole(elements(1, 2)))),
+    lambda codec: codec.entry(Entry(LINK, b"left", b"came")),
+    lambda codec: codec.outcome({"turn": 1}),
+]
+PAIRS = list(zip(WRITERS, READERS, strict=True))
+
+
+@pytest.mark.parametrize("read", READERS)
+@given(raw=st.binary(max_size=200))
+def test_anything_can_be_read_without_a_failure(codec: Codec, read: Read, raw: bytes) -> None:
+    for version in (b"", b"\x01", b"\x02", b"\x03", bytes(17) + b"\x01", bytes(16) + b"\x01"):
+        read(codec, version + raw)
+
+
+@pytest.mark.parametrize(("write", "read"), PAIRS)
+def test_what_is_cut_short_or_of_another_version_is_absent(
+    codec: Codec, write: Write, read: Read
+) -> None:
+    raw = write(codec)
+    version = next(at for at in (0, 16, 17) if raw[at] in (1, 2))
+
+    assert read(codec, raw) is not None
+    assert read(codec, raw[: version + 1]) is None
+    assert read(codec, raw[:version] + b"\x09" + raw[version + 1 :]) is None
+
+
+@pytest.mark.parametrize(("write", "read"), PAIRS)
+def test_sealed_value_opens_with_its_own_key_alone(write: Write, read: Read) -> None:
+    raw = write(encrypted())
+
+    assert read(Codec(), raw) is None
+    assert read(encrypted("ff" * 32), raw) is None
+    assert read(encrypted(), raw[:-1] + bytes((raw[-1] ^ 1,))) is None
+
+
+@pytest.mark.parametrize(("write", "read"), PAIRS)
+def test_plain_value_is_read_where_encryption_was_turned_on_later(write: Write, read: Read) -> None:
+    assert read(Codec(), write(Codec())) == read(encrypted(), write(Codec()))
+
+
+def test_sealed_value_does_not_open_under_another_name() -> None:
+    codec = encrypted()
+    raw = codec.verdict(LINK, DROP)
+
+    assert codec.read_verdict(digest("other link"), raw) is None
+    assert codec.read_entry(LINK, raw) is None
+
+
+def test_sealed_text_is_not_in_what_is_stored() -> None:
+    codec = encrypted()
+
+    assert b"secret" not in codec.verdict(LINK, Verdict(Kind.REPLACE, "a secret"))
+    assert b"secret" not in codec.entry(Entry(LINK, b"a secret", b"the secret"))
+    assert b"secret" not in codec.outcome({"label": "secret"})
+    assert codec.verdict(LINK, DROP) != codec.verdict(LINK, DROP)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        bytes(range(32)).hex(),
+        base64.b64encode(b"\xfb" * 32).decode(),
+        base64.urlsafe_b64encode(b"\xfb" * 32).decode() + "\n",
+    ],
+)
+def test_key_is_32_bytes_in_hex_or_base64(key: str) -> None:
+    codec = encrypted(key)
+
+    assert DROP == codec.read_verdict(LINK, codec.verdict(LINK, DROP))
+
+
+@pytest.mark.parametrize("key", ["password", "00" * 16, "ä", base64.b64encode(bytes(31)).decode()])
+def test_key_of_another_form_is_refused_and_not_repeated(key: str) -> None:
+    pytest.importorskip("cryptography", reason="the optional extra is not installed")
+
+    with pytest.raises(SettingsError) as refused:
+        Codec(key)
+
+    assert key not in str(refused.value)
+
+
+def bodies(codec: Codec, *lists: tuple[Element, ...]) -> tuple[bytes, list[bytes]]:
+    """The bodies of a row of records, each against the one before it, the last one's first."""
+    raws: list[bytes] = []
+    parent, outgoing = NO_PARENT, b""
+    base: tuple[Element, ...] = ()
+    for depth, these in enumerate(lists):
+        outgoing = sent(LINK, these).outgoing
+        raws.append(codec.body(outgoing, Body(parent, depth, difference(base, these))))
+        parent, base = outgoing, these
+    return outgoing, raws[::-1]
+
+
+def test_record_is_put_together_from_its_parents(codec: Codec) -> None:
+    outgoing, raws = bodies(codec, elements(1), elements(1, 2), elements("x", 2, 3))
+
+    assert (elements("x", 2, 3), 2) == codec.assembled(outgoing, raws, None)
+
+
+def test_record_is_put_together_from_the_one_at_hand(codec: Codec) -> None:
+    outgoing, raws = bodies(codec, elements(1), elements(1, 2), elements(1, 2, 3))
+    base = sent(LINK, elements(1))
+
+    assert (elements(1, 2, 3), 2) == codec.assembled(outgoing, raws[:-1], base)
+    assert (elements(1), 0) == codec.assembled(base.outgoing, [], base)
+
+
+def test_record_whose_parents_are_not_there_is_absent(codec: Codec) -> None:
+    outgoing, raws = bodies(codec, elements(1), elements(1, 2), elements(1, 2, 3))
+
+    assert codec.assembled(outgoing, raws[:-1], None) is None
+    assert codec.assembled(outgoing, raws[:-1], sent(LINK, elements("another"))) is None
+    assert codec.assembled(outgoing, [raws[0], b"", raws[2]], None) is None
+    assert codec.assembled(outgoing, [], None) is None
+
+
+@pytest.mark.parametrize("name", ["keep", "keep_latest:2", None])
+def test_policy_is_read_as_it_was_written(name: str | None) -> None:
+    assert name == read_policy(policy(name))
+
+
+@pytest.mark.parametrize("raw", [None, 1, b"", b"\x01", b"keep", b"\x01\xff", b"\x02keep"])
+def test_policy_that_cannot_be_read_is_none(raw: object) -> None:
+    assert read_policy(raw) is None

@@ -1,0 +1,64 @@
+"""Hostile text becomes visible, numbers become readable, what is unknown stays unknown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.page import plain
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_visible_text_steers_no_terminal_and_can_be_encoded(text: str) -> None:
+    shown = plain.visible(text)
+
+    shown.encode("utf-8")
+    assert not [c for c in shown if ord(c) < 0x20 and c not in "\t\n"]
+    assert not [c for c in shown if 0x7F <= ord(c) <= 0x9F or 0x202A <= ord(c) <= 0x202E]
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_a_line_is_one_line(text: str) -> None:
+    assert "\n" not in plain.line(text)
+
+
+def test_what_cannot_be_seen_is_named() -> None:
+    assert "a␛[31mb" == plain.visible("a\x1b[31mb")
+    assert "a[U+202E]b" == plain.visible("a\u202eb")
+    assert "a\ufffdb" == plain.visible("a\ud83db")
+    assert "one\ntwo" == plain.visible("one\r\ntwo")
+    assert "漢字 🎉 é" == plain.visible("漢字 🎉 é")
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (None, "–"), (0, "0"), (9_876, "9,876"), (10_000, "10.0k"), (52_310, "52.3k"),
+        (99_960, "100k"), (999_499, "999k"), (999_999, "1.0M"), (1_234_567, "1.2M"),
+        (2_500_000_000, "2.5G"),
+    ],
+)  # fmt: skip
+def test_large_numbers_are_short_and_unknown_ones_are_a_dash(
+    number: float | None, shown: str
+) -> None:
+    assert shown == plain.short(number)
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(None, "–"), (0, "0 %"), (0.001, "<1 %"), (0.5, "50 %"), (0.999, "99 %"), (1, "100 %")],
+)
+def test_only_all_of_it_is_a_hundred_per_cent(share: float | None, shown: str) -> None:
+    assert shown == plain.percent(share)
+
+
+def test_spans_of_time_and_sizes_have_their_unit() -> None:
+    assert ["now", "12 s", "3 min", "2 h", "5 d"] == [
+        plain.ago(seconds) for seconds in (0.5, 12, 200, 7_300, 450_000)
+    ]
+    assert ["–", "0.4 ms", "320 ms", "4.1 s"] == [
+        plain.milliseconds(number) for number in (None, 0.4, 320, 4_100)
+    ]
+    assert ["312 B", "4.1 kB", "2.0 MB"] == [plain.size(n) for n in (312, 4_100, 2_000_000)]
+    assert "2026-11-30 00:53:20" == plain.moment(1_796_000_000)
