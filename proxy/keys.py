@@ -93,7 +93,9 @@ class Keyring:
 
 
 def _readable(setting: str | None) -> str | None:
-    """A set policy as it was stored; none where a newer version stored one that is not known here."""
+    """A set policy as it was stored; none where a newer version stored one that is not known
+    here.
+    """
     try:
         return str(policy.parse(setting)) if setting else None
     except ValueError:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.core import artifact, explain, fingerprint, outcome, turn
+from proxy.core import artifact, contract, explain, fingerprint, outcome, turn
 from proxy.core.artifact import Judgement
-from proxy.core.expect import Cached
+from proxy.core.expect import Cached, Reuse
 from proxy.core.explain import Explanation
 from proxy.core.policy import Name, Policy
 from proxy.core.prefix import Cause
@@ -84,11 +84,13 @@ async def prune(
         else Counter()
     )
     adopted = len(offers) if settled.last_sent is None and len(offers) > 1 else 0
-    explained = await _explained(doors, it, sealed.basis, sealed)
+    explained = await _explained(doors, it, up, sealed.basis, sealed)
     return Pruning(it, rule, settled, sealed, hints, fresh, adopted, waited, explained)
 
 
-async def _explained(doors: Doors, it: Turn, last: Sent | None, sealed: Sealed) -> Explanation:
+async def _explained(
+    doors: Doors, it: Turn, up: UpstreamSettings, last: Sent | None, sealed: Sealed
+) -> Explanation:
     """Where a break is and what it costs. Only a client's break asks the ledger once more: our own
     (a retroactive policy's) come on every turn, and their place is known.
     """
@@ -103,7 +105,9 @@ async def _explained(doors: Doors, it: Turn, last: Sent | None, sealed: Sealed) 
         element = sealed.elements[finding.element]
         texts = _texts(it, sealed, {element.digest}, doors.settings.rendered_params)
         after = texts[element.digest].left if element.digest in texts else None
-    return explain.explain(finding, last, sealed.elements, before, after)
+    rule = contract.rule_for(up.contract, up.url)
+    generated = rule is not None and rule.reuse is Reuse.GENERATED
+    return explain.explain(finding, last, sealed.elements, before, after, generated)
 
 
 async def _settle(
@@ -132,8 +136,8 @@ def _judge(doors: Doors, caller: Caller) -> turn.Judge:
 def _known(doors: Doors, it: Turn) -> dict[int, Verdict]:
     """The verdicts that this worker knows, by step.
 
-    Only a step's last visible link counts: settling always makes the verdict known there, and another
-    worker may have seen more of the step's results than an earlier link tells.
+    Only a step's last visible link counts: settling always makes the verdict known there, and
+    another worker may have seen more of the step's results than an earlier link tells.
     """
     last = [it.messages[step.end - 1].link for step in it.steps]
     by_link = doors.ledger.known(last)

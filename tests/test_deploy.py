@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,18 +15,16 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy import observe
 from proxy.settings import load
+from tests.deploy.boards import ALERTS, DASHBOARDS, DEPLOY, promtool
 from tests.shared import ROOT
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 PROMETHEUS: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "prometheus.yml").read_text())
 GRAFANA = ROOT / "deploy" / "grafana"
-DASHBOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
 
 each_service = pytest.mark.parametrize("name", SERVICES)
-each_dashboard = pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 
 
 # Dockerfile
@@ -316,16 +313,18 @@ def test_prometheus_scrapes_the_admin_listener_with_the_token_that_compose_hands
     assert set(SERVICES["prometheus"]["networks"]) & set(SERVICES[host]["networks"])
 
 
-def promtool(*arguments: str) -> None:
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is not installed")
-    done = subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stdout + done.stderr
-
-
 def test_promtool_accepts_the_configuration() -> None:
-    promtool("check", "config", "--syntax-only", str(ROOT / "deploy" / "prometheus.yml"))
+    promtool("check", "config", "--syntax-only", str(DEPLOY / "prometheus.yml"))
+
+
+def test_the_alerts_lie_where_prometheus_looks_for_them_here_and_in_the_container() -> None:
+    (named,) = PROMETHEUS["rule_files"]
+    volumes = [volume.split(":") for volume in SERVICES["prometheus"]["volumes"]]
+    config = next(target for source, target, *_ in volumes if source.endswith("prometheus.yml"))
+
+    assert ALERTS == DEPLOY / named
+    mounted_at = next(t for source, t, *_ in volumes if ALERTS == (ROOT / source).resolve())
+    assert str(Path(config).parent / named) == mounted_at
 
 
 # Grafana
@@ -372,121 +371,6 @@ def test_whoever_looks_needs_no_password_and_changes_nothing() -> None:
         environ["GF_AUTH_ANONYMOUS_ORG_ROLE"],
     )
     assert "true" == environ["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"]
-
-
-def board(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
-def panels(path: Path) -> list[dict[str, Any]]:
-    """All panels that show something; rows only group them."""
-    rows = [panel for panel in board(path)["panels"] if panel["type"] == "row"]
-    assert all(row["title"] for row in rows)
-    found = [panel for panel in board(path)["panels"] if panel["type"] != "row"]
-    return found + [inner for row in rows for inner in row["panels"]]
-
-
-def expressions(path: Path) -> list[str]:
-    return [target["expr"] for panel in panels(path) for target in panel["targets"]]
-
-
-def test_dashboards_have_uids_of_their_own() -> None:
-    uids = [board(path)["uid"] for path in DASHBOARDS]
-
-    assert DASHBOARDS
-    assert len(uids) == len(set(uids))
-
-
-@each_dashboard
-def test_every_panel_has_title_datasource_and_targets(path: Path) -> None:
-    (source,) = provisioned("datasources")["datasources"]
-    wanted = {"type": source["type"], "uid": source["uid"]}
-    found = panels(path)
-
-    assert len(found) == len({panel["title"] for panel in found if panel["title"].strip()})
-    assert len(found) == len({panel["id"] for panel in found})
-    for panel in found:
-        assert wanted == panel["datasource"]
-        assert panel["targets"]
-        assert panel["fieldConfig"]["defaults"]["unit"]
-        for target in panel["targets"]:
-            assert wanted == target["datasource"]
-            assert target["expr"].strip()
-            assert target["legendFormat"]
-        refs = [target["refId"] for target in panel["targets"]]
-        assert len(refs) == len(set(refs))
-
-
-@each_dashboard
-def test_panels_fill_the_grid_without_lying_on_each_other(path: Path) -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in board(path)["panels"]:
-        x, y, w, h = (panel["gridPos"][key] for key in "xywh")
-        cells = {(column, line) for column in range(x, x + w) for line in range(y, y + h)}
-        assert x + w <= 24
-        assert not cells & taken, panel["title"]
-        taken |= cells
-
-
-def rule_expressions() -> list[str]:
-    files = [path for pattern in ("*.yml", "*/*.yml") for path in (ROOT / "deploy").glob(pattern)]
-    found = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(files)]
-    groups = [group for each in found for group in each.get("groups", []) if "rules" in group]
-    return [rule["expr"] for group in groups for rule in group["rules"]]
-
-
-FAMILIES = {family.name: family for family in observe.FAMILIES}
-
-
-def family_of(name: str) -> observe.Family | None:
-    """The metric that a name in a query belongs to; a histogram shows as buckets, sum and count."""
-    histogram = FAMILIES.get(re.sub(r"_(bucket|sum|count)$", "", name))
-    if histogram is not None and histogram.kind == "histogram" and name != histogram.name:
-        return histogram
-    found = FAMILIES.get(name)
-    return found if found is not None and found.kind != "histogram" else None
-
-
-def test_every_metric_that_a_query_names_is_one_that_the_proxy_tells() -> None:
-    queries = [query for path in DASHBOARDS for query in expressions(path)] + rule_expressions()
-    names = {name for query in queries for name in re.findall(r"\blethe_\w+", query)}
-
-    assert set(FAMILIES) == set(observe.METRICS)
-    assert names
-    assert set() == {name for name in names if family_of(name) is None}
-
-
-def test_every_label_that_a_query_picks_by_is_one_that_its_metric_has() -> None:
-    for query in [query for path in DASHBOARDS for query in expressions(path)]:
-        for name, picks in re.findall(r"\b(lethe_\w+)\{([^}]*)\}", query):
-            labels = set(re.findall(r"(\w+)\s*[!=]", re.sub(r'"[^"]*"', "", picks)))
-            family = family_of(name)
-            assert family is not None
-            assert labels <= set(family.labels), query
-
-
-def test_every_label_that_a_query_groups_by_or_a_legend_shows_is_there() -> None:
-    for panel in [panel for path in DASHBOARDS for panel in panels(path)]:
-        for target in panel["targets"]:
-            grouped = re.findall(r"by \(([^)]*)\)", target["expr"])
-            labels = {label.strip() for group in grouped for label in group.split(",")}
-            names = re.findall(r"\blethe_\w+", target["expr"])
-            families = [family for name in names if (family := family_of(name)) is not None]
-            for family in families:
-                assert labels - {"le"} <= set(family.labels), target["expr"]
-            shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
-            assert shown == labels - {"le"}, panel["title"]
-
-
-def test_promtool_can_read_every_query(tmp_path: Path) -> None:
-    queries = [query for path in DASHBOARDS for query in expressions(path)]
-    filled = [re.sub(r"\$__(rate_interval|range)\b", "5m", query) for query in queries]
-    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(filled)]
-    file = tmp_path / "panels.yml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-
-    promtool("check", "rules", str(file))
 
 
 def test_the_licence_is_mit_and_names_its_holders() -> None:

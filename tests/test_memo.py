@@ -73,6 +73,14 @@ def test_what_is_known_is_not_read_again() -> None:
     assert all(a is b for a, b in zip(first.messages, back.messages, strict=True))
 
 
+@pytest.mark.parametrize("fewer", range(1, 12))
+def test_a_body_that_ends_before_what_is_known_is_read_for_itself(fewer: int) -> None:
+    held = Memo(1, 1 << 20)
+    held.read(conversation(12), SCOPES[0])
+
+    assert turn.read(conversation(fewer), SCOPES[0]) == held.read(conversation(fewer), SCOPES[0])
+
+
 def test_a_scope_knows_nothing_of_another() -> None:
     held, body = Memo(1, 1 << 20), conversation(12)
     first = held.read(body, SCOPES[0])

@@ -64,20 +64,20 @@ def explain(
     now: Sequence[Element],
     before: bytes | None,
     after: bytes | None,
-    changed_params: Sequence[str] = (),
+    generated: bool = False,
 ) -> Explanation:
     """Explain a break. `before` and `after` are the element's JSON text, None where it is not at
-    rest.
+    rest. `generated` says that the cache holds what was generated, too.
     """
     if last is None or finding.element is None or not finding.is_break:
         return NONE
     was, new = last.elements[finding.element], now[finding.element]
     inner, offset, share = _within(before, after)
-    root = _root(new, finding, changed_params)
+    root = _root(new, finding)
     return Explanation(
         path=root + inner,
         offset=offset,
-        rebuilt=_rebuilt(last, finding.element, share),
+        rebuilt=_rebuilt(last, now, finding.element, share, generated),
         confidence=Confidence.LIKELY if finding.cause in _LIKELY else Confidence.CERTAIN,
         fix=_FIXES.get(finding.cause, ""),
         before=was.digest,
@@ -85,28 +85,35 @@ def explain(
     )
 
 
-def _root(new: Element, finding: Finding, changed_params: Sequence[str]) -> str:
+def _root(new: Element, finding: Finding) -> str:
     match new.part:
         case Part.MODEL:
             return "$.model"
         case Part.PARAMS:
-            return f"$.{changed_params[0]}" if changed_params else "$"
+            return "$"
         case Part.TOOLS:
             return "$.tools"
         case _:
             return f"$.messages[{finding.message}]"
 
 
-def _rebuilt(last: Sent, element: int, share: float) -> int | None:
-    """By size: the provider's count of the last prompt is spread over its bytes."""
-    if last.prompt_tokens is None:
+def _rebuilt(
+    last: Sent, now: Sequence[Element], at: int, share: float, generated: bool
+) -> int | None:
+    """The tokens of `now` that had been cached and come after the break.
+
+    By size: the provider's count of the last prompt is spread over its bytes.
+    """
+    total = sum(e.size for e in last.elements)
+    if last.prompt_tokens is None or not total:
         return None
-    sizes = [e.size for e in last.elements]
-    total = sum(sizes)
-    if not total:
-        return None
-    kept = sum(sizes[:element]) + share * sizes[element]
-    return round(last.prompt_tokens * (1 - kept / total))
+    held = {e.said for e in last.elements[at:]}
+    size = (1 - share) * min(last.elements[at].size, now[at].size)
+    size += sum(e.size for e in now[at + 1 :] if e.said in held)
+    tokens = last.prompt_tokens * size / total
+    if generated and last.reply and any(e.digest == last.reply for e in now[at:]):
+        tokens += last.output_tokens or 0
+    return round(tokens)
 
 
 def _within(before: bytes | None, after: bytes | None) -> tuple[str, int | None, float]:

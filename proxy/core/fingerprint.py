@@ -99,21 +99,17 @@ def _read(body: bytes, start: int, end: int, before: bytes, message: Mapping[str
     said = digest(*exact)
     text, length = _text_of(message, gist[1])
     whole = digest(*gist, size=8)
-    bare = Element(Part.MESSAGE, said, said, whole, end - start, 0, role, text, length)
+    size = _rendered(message)
+    bare = Element(Part.MESSAGE, said, said, whole, size, 0, role, text, length)
     found, kept, dropped = reasoning.NOTHING, bare, bare
     if role == "assistant":
         found = reasoning.find(body, start, end, message)
         kept = _with_reasoning(bare, message, found.size)
-        dropped = _shorter(bare, found.edits) if found.edits else kept
+        dropped = bare if found.edits else kept
     return Message(
         start, end, role, digest(before, said), _calls(message), _text(message.get("tool_call_id")),
         found.edits, found.slots, found.sealed, kept, dropped,
     )  # fmt: skip
-
-
-def _shorter(bare: Element, edits: Sequence[Edit]) -> Element:
-    size = bare.size - sum(e.end - e.start - len(e.text) for e in edits)
-    return replace(bare, size=size)
 
 
 def _with_reasoning(bare: Element, message: Mapping[str, Any], size: int) -> Element:
@@ -121,7 +117,45 @@ def _with_reasoning(bare: Element, message: Mapping[str, Any], size: int) -> Ele
     if not thought:
         return bare
     whole = digest(bare.said, b"reasoning", *thought)
-    return replace(bare, digest=whole, reasoning=size)
+    return replace(bare, digest=whole, reasoning=size, size=bare.size + size)
+
+
+_FRAME = 32
+"""Bytes that a template puts around one message: ChatML's tags, role and line ends."""
+_CALL_FRAME = 52
+"""The same around one call: Hermes' and Qwen's `<tool_call>` with its JSON."""
+_IMAGE = 4000
+"""Bytes of text that one image is worth, about a thousand tokens; its own bytes say nothing."""
+
+
+def _rendered(message: Mapping[str, Any]) -> int:
+    """How much of a message a template renders, in bytes and about: what it says, not its JSON."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    size = _FRAME + len(_utf8(content)) if isinstance(content, str) else _FRAME
+    if isinstance(content, list):
+        parts = (part for part in content if not reasoning.is_reasoning_part(part))
+        size += sum(map(_rendered_part, parts))
+    elif isinstance(content, dict):
+        size += len(canonical(content))
+    for call in calls if isinstance(calls, list) else ():
+        size += _CALL_FRAME + _rendered_call(call)
+    return size - sum(
+        len(_utf8(text)) for key, text in reasoning.texts_of(message) if key == "think"
+    )
+
+
+def _rendered_call(call: Any) -> int:
+    """A call's name and arguments; its id is not rendered."""
+    inner = call.get("function") or call.get("custom") if isinstance(call, dict) else None
+    if not isinstance(inner, dict):
+        return len(canonical(call))
+    return sum(len(_utf8(value)) for value in inner.values() if isinstance(value, str))
+
+
+def _rendered_part(part: Any) -> int:
+    if isinstance(part, dict) and not isinstance(part.get("text"), str):
+        return _IMAGE
+    return len(_utf8(part["text"])) if isinstance(part, dict) else len(canonical(part))
 
 
 def _text_of(message: Mapping[str, Any], core: bytes) -> tuple[bytes, int]:

@@ -102,8 +102,8 @@ def _counts(
     """Whether what was sent last parted from `now` later than `last` did.
 
     `last` lies at the end of an earlier request; another one may have gone further the same way and
-    then been changed. Where both went equally far, that is so if its next message was only begun:
-    a reply that was cut off, an error that grew.
+    then been changed. Where both went equally far, that is so if its next message was only begun (a
+    reply that was cut off, an error that grew), or if more of it comes back further on.
     """
     at = first_difference(tip.elements, now)
     if at >= min(len(now), len(tip.elements)) or now[at].part is not Part.MESSAGE:
@@ -111,7 +111,7 @@ def _counts(
     if last is None or by_hint:
         return _shares_a_message(tip.elements, now)
     if at == len(last.elements):
-        return begins(at, tip.elements[at])
+        return begins(at, tip.elements[at]) or _shares_a_message(tip.elements[at:], now[at:])
     return at > len(last.elements)
 
 

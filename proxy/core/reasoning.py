@@ -33,9 +33,11 @@ _SEALED_TYPES = frozenset(
     {"redacted_thinking", "reasoning.encrypted", "reasoning.server_tool_call"}
 )
 _TEXT_KEYS = ("text", "thinking", "reasoning", "summary", "content")
-_OPEN, _CLOSE = "<think>", "</think>"
-_open = re.compile(r"\s*" + _OPEN)
-_blanks = re.compile(r"\s*")
+_CLOSE = "</think>"
+# Possessive repeats: linear in time and memory, also where nothing is closed.
+_THOUGHT = r"<think>((?:[^<]++|<(?!/think>))*+)</think>\s*+"
+_thought = re.compile(_THOUGHT)
+_thoughts = re.compile(rf"\s*+((?:{_THOUGHT})++)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,29 +132,15 @@ def first_text_part(content: Sequence[Any]) -> int | None:
     return None
 
 
-def _thoughts(text: str) -> list[tuple[int, int]]:
-    """The insides of the `<think>…</think>` with which a text begins: one, or several in a row."""
-    found, at = [], 0
-    while opened := _open.match(text, at):
-        closed = text.find(_CLOSE, opened.end())
-        if closed < 0:
-            break
-        found.append((opened.end(), closed))
-        at = closed + len(_CLOSE)
-    return found
+def think_span(text: str) -> tuple[int, int] | None:
+    """The `<think>…</think>` at the start of a text, one or several, with the blanks after them."""
+    match = _thoughts.match(text)
+    return match.span(1) if match else None
 
 
 def think_in(text: str) -> str:
-    return "".join([text[start:end] for start, end in _thoughts(text)])
-
-
-def think_span(text: str) -> tuple[int, int] | None:
-    """The `<think>…</think>` at the start of a text, with the blanks after the last of them."""
-    found = _thoughts(text)
-    if not found:
-        return None
-    after = _blanks.match(text, found[-1][1] + len(_CLOSE))
-    return found[0][0] - len(_OPEN), after.end() if after else len(text)
+    span = think_span(text)
+    return "".join(_thought.findall(text, *span)) if span else ""
 
 
 def without_think(text: str) -> str:
@@ -273,16 +261,15 @@ def _think_out(body: bytes, start: int, end: int, text: str) -> list[Edit]:
     if span is None:
         return []
     literal = body[start:end]
-    opens, (closes, size) = scan.raw_offset(literal, span[0]), _closed(literal, text)
+    opens, (closes, size) = scan.raw_offset(literal, span[0]), _closed(literal, text, span)
     after = scan.raw_offset(literal, span[1] - size, closes)
     return [Edit(start + opens, start + after)]
 
 
-def _closed(literal: bytes, text: str) -> tuple[int, int]:
+def _closed(literal: bytes, text: str, span: tuple[int, int]) -> tuple[int, int]:
     """Where the last `</think>` at the start of a text ends, in its literal and in the text."""
-    thoughts, end = _thoughts(text), 1
-    size = thoughts[-1][1] + len(_CLOSE)
-    for _ in thoughts:
+    size, end = text.rindex(_CLOSE, *span) + len(_CLOSE), 1
+    for _ in range(text.count(_CLOSE, *span)):
         end = literal.find(_CLOSE.encode(), end) + len(_CLOSE)
     # Mostly the tags are written as they are; whether they were shows when all before is decoded.
     if end > size and scan.text_of(literal[:end] + b'"') == text[:size]:

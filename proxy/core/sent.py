@@ -27,10 +27,12 @@ class Element:
 
     `digest` (16 bytes) covers everything that is rendered, with what clients flip put aside (key
     order, `cache_control`, a string or one text part). `said` (16 bytes) is the same without
-    reasoning, so that two elements with equal `said` and other `digest` differ in reasoning alone.
-    `gist` (8 bytes) is coarser still: texts stripped, arguments parsed, ids left out, so that a
-    message that was only serialised anew keeps it (of tools: any order). `reasoning` is the length
-    in bytes of the reasoning text that left with it. `role` is the wire's.
+    reasoning, so that two elements with equal `said` and other `digest` differ in reasoning
+    alone. `gist` (8 bytes) is coarser still: texts stripped, arguments parsed, ids left out, so
+    that a message that was only serialised anew keeps it (of tools: any order). `size` is about
+    how much of it is rendered, in bytes: what it says with its reasoning, not its JSON.
+    `reasoning` is the length in bytes of the reasoning text that left with it. `role` is the
+    wire's.
     """
 
     part: Part

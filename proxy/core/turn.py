@@ -256,7 +256,7 @@ def _replaced(message: Message, text: str) -> tuple[Element, Element, Sequence[E
     bare = message.dropped
     element = Element(
         bare.part, digest(bare.said, b"replace", raw), bare.said, bare.gist,
-        bare.size + len(literal) - 2, len(raw), bare.role,
+        bare.size + len(raw), len(raw), bare.role,
     )  # fmt: skip
     return element, message.kept, edits
 

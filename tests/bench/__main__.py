@@ -19,12 +19,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     chosen = parser.parse_args()
     told = Console(stderr=True)
+    own, theirs = system.cores()
     with told.status("starting") as status:
         plan = rounds.QUICK if chosen.quick else rounds.FULL
         results = rounds.run(plan, status.update)
     found = report.rows(results)
     notes = report.notes(results, found)
-    own, theirs = system.cores()
     conditions = {
         "python": platform.python_version(), "core_of_the_bench": own, "core_of_the_proxy": theirs,
         "plan": asdict(plan),

@@ -185,6 +185,9 @@ def main() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in sys.stdin:
             command = json.loads(line)
+            if "forget" in command:
+                lanes.clear()
+                continue
             name, opened = command["lane"], command["open"]
             if name not in lanes:
                 lanes[name] = Lane(**opened, first=connections, made=made)

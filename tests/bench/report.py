@@ -212,6 +212,7 @@ def notes(results: Results, found: Sequence[Row]) -> list[str]:
     told = [_pruned(results, size) for size in SIZES]
     if NGINX not in results.rounds.get((PLAIN, SIZES[0].name), {}):
         told.append("nginx is not installed: no ratios, no verdicts")
+    told += [f"{name}: {now / 1e6:.0f} MB of memory at start" for name, now in results.idle.items()]
     if results.others > QUIET:
         told.append(
             f"not a quiet machine: others took {results.others:.0%} of it; do not trust the waits"

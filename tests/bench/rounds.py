@@ -37,7 +37,7 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(2, 0.5, 1, 2, 0.4, 1, 600)
+QUICK = Plan(2, 0.4, 1, 2, 0.3, 1, 500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,18 @@ class Rig:
         spent = system.cpu(pids) - cpu if pids else None
         return Round(cpu=spent, forwarded=self._forwarded() - before, **found)
 
-    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
+    def forget(self) -> None:
+        """Let go of all lanes: those that they lead to are about to stop."""
+        self._say({"forget": True})
+
+    def _say(self, command: dict[str, Any]) -> None:
         assert self._load.stdin is not None
-        assert self._load.stdout is not None
         self._load.stdin.write(json.dumps(command).encode() + b"\n")
         self._load.stdin.flush()
+
+    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
+        assert self._load.stdout is not None
+        self._say(command)
         line = self._load.stdout.readline()
         if not line:
             raise RuntimeError("the load has ended; what it said is above")
@@ -137,6 +144,7 @@ def run(plan: Plan, say: Callable[[str], None]) -> Results:
         for size in SIZES:
             with contenders.started(found.upstream, own, theirs, Path(name)) as all:
                 _size(found, plan, size, all, results, say)
+                found.forget()
     busy, total = (after - b for after, b in zip(system.busy(), before, strict=True))
     results.others = max(0.0, busy - (system.spent() - own_before)) / total
     return results

@@ -19,7 +19,7 @@ MAX_MEMBERS = 10_000
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _string = re.compile(_STRING, re.DOTALL)
 # The bare quote opens a string that never ends: looking on behind it would be quadratic.
-_token = re.compile(_STRING + rb'|[{}\[\]"]', re.DOTALL)
+_token = re.compile(_STRING + rb'|[{\[]++|[}\]]++|"', re.DOTALL)
 _comma = re.compile(_STRING + rb"|,", re.DOTALL)
 _blank = re.compile(rb"[ \t\r\n]*+")
 _scalar = re.compile(rb"-?(?:[0-9][0-9.eE+\-]*+|Infinity|NaN)|true|false|null")
@@ -72,14 +72,15 @@ def _string_end(text: bytes, at: int) -> int:
 def _balanced_end(text: bytes, at: int) -> int:
     depth = 0
     for match in _token.finditer(text, at):
-        mark = match.group()
-        if mark in (b"{", b"["):
-            depth += 1
-        elif mark in (b"}", b"]"):
-            depth -= 1
-            if depth == 0:
-                return match.end()
-        elif mark == b'"':
+        start, end = match.span()
+        mark = text[start]
+        if mark in b"{[":
+            depth += end - start
+        elif mark in b"}]":
+            if depth <= end - start:
+                return start + depth
+            depth -= end - start
+        elif end - start == 1:
             break
     raise Odd(f"unfinished value at byte {at}")
 

@@ -1,0 +1,1 @@
+"""What ships beside the code, run against the real thing."""
