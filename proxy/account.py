@@ -46,7 +46,7 @@ class Account:
 
     def __init__(self, doors: Doors, route: Route, named: Mapping[bytes, bytes]) -> None:
         self._doors, self._route = doors, route
-        self._began = doors.ticks()
+        self._began = self._came = doors.ticks()
         self._left: float | None = None
         self._first: float | None = None
         self._task = named.get(b"x-lethe-task", b"")[:_LONGEST_TASK].decode("ascii", "replace")
@@ -69,6 +69,11 @@ class Account:
     def fault(self, place: str) -> None:
         """Our own trouble, which the client does not see."""
         self._faults.append(place)
+
+    def came(self, size: int) -> None:
+        """The request's last byte is here: from now on it is our time, not the client's."""
+        self.bytes_in = size
+        self._came = self._doors.ticks()
 
     def leaves(self, up: UpstreamSettings) -> None:
         """The request is ready to be forwarded."""
@@ -99,7 +104,7 @@ class Account:
 
     def headers(self) -> Headers:
         """What is known when the request leaves, for the client to read."""
-        overhead = (self._left or self._began) - self._began
+        overhead = (self._left or self._came) - self._came
         rows = [(b"x-lethe-exchange", self.id.encode())]
         if self.pruning is not None:
             rows += _pruned_headers(self.pruning)
@@ -195,7 +200,7 @@ class Account:
 
     def _timings(self) -> Timings:
         settle = self.pruning.settle_seconds if self.pruning else None
-        overhead = self._left - self._began if self._left is not None else None
+        overhead = self._left - self._came if self._left is not None else None
         first = None
         if self._first is not None and self._left is not None:
             first = self._first - self._left

@@ -2,7 +2,7 @@
 
 ProxyError
 ├── SettingsError          the process does not start
-├── LedgerError            never reaches a client: the exchange goes on by law 6
+├── LedgerError            503   the admin port alone: an exchange goes on by law 6
 ├── BodyTooLarge           413
 ├── KeyUnknown             401   only where virtual keys are on
 ├── KeyDenied              403   the key may not do this (set a policy, see another scope)
@@ -37,6 +37,8 @@ class SettingsError(ProxyError):
 class LedgerError(ProxyError):
     """The store did not answer in time, or answered what cannot be read."""
 
+    status = 503
+    type = "unavailable_error"
     code = "ledger"
 
 

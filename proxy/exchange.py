@@ -64,7 +64,7 @@ async def chat(doors: Doors, request: Request, receive: Receive, send: Send) -> 
         caller = account.caller = doors.keyring.caller(request.named)
         declared = request.named.get(b"content-length")
         raw = await read_body(receive, doors.settings.max_body_bytes, declared)
-        account.bytes_in = len(raw)
+        account.came(len(raw))
         async with Watch(receive) as watch:
             ready = await _ready(doors, account, caller, request, raw)
             reply, ready = await _forward(doors, account, caller, request, ready)

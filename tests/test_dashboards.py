@@ -316,6 +316,27 @@ def test_what_an_alert_points_to_is_there() -> None:
     assert set(re.findall(r'"([^"]+)"', text)) <= there
 
 
+@pytest.mark.parametrize(
+    ("alert", "title"),
+    [
+        ("LetheOverheadHigh", "Own overhead, p99"),
+        ("LethePolicyThinksMore", "Output a step, against keep"),
+    ],
+)
+def test_a_panel_turns_red_where_its_alert_fires(alert: str, title: str) -> None:
+    (rule,) = [rule for rule in alerts() if rule["alert"] == alert]
+    ((*_, highest),) = [
+        panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        for path in DASHBOARDS
+        for panel in panels(path)
+        if panel["title"] == title
+    ]
+
+    bounds = map(float, re.findall(r"> ([\d.]+)", rule["expr"]))
+    assert "red" == highest["color"]
+    assert highest["value"] == next(bounds)
+
+
 def test_every_alert_is_tried_firing_and_not_firing() -> None:
     tried = [case for test in TESTED["tests"] for case in test["alert_rule_test"]]
     firing = {case["alertname"] for case in tried if case.get("exp_alerts")}

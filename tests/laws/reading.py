@@ -10,6 +10,7 @@ from tests.laws.rendering import Literal, Pairs
 
 STRINGS = ("reasoning_content", "reasoning", "reasoning_text")
 THINKING = ("thinking", "reasoning", "redacted_thinking")
+TEXTS = ("text", "thinking", "reasoning", "summary", "content")
 SEALS = ("thought_signature", "reasoning_opaque", "thinking_blocks", "extra_content")
 BOOKKEEPING = ("cache_control", "annotations", "logprobs", "status", "index", "id")
 
@@ -73,15 +74,20 @@ def reasoning_in(message: Any) -> bool:
     """Whether an assistant message holds reasoning that may be taken out, and no other."""
     if not _is_assistant(message) or isinstance(message, Pairs) or is_sealed(message):
         return False
-    rows = message.get("reasoning_details")
-    content = message.get("content")
+    rows, content = message.get("reasoning_details"), message.get("content")
     parts = [p for p in content if _thinks(p)] if isinstance(content, list) else []
-    texts = [p.get("text") or p.get("thinking") for p in parts]
-    texts += [message[key] for key in STRINGS if isinstance(message.get(key), str)]
-    texts += (
-        [row.get("text") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    )
-    return any(texts) or bool(_think(_first(content)))
+    strings = [message[key] for key in STRINGS if isinstance(message.get(key), str)]
+    listed = [*(rows if isinstance(rows, list) else []), *parts]
+    return any(strings) or any(map(_has_text, listed)) or bool(_think(_first(content)))
+
+
+def _has_text(item: Any) -> bool:
+    """Whether there is text in an item of reasoning, however deep."""
+    if isinstance(item, str):
+        return bool(item)
+    if isinstance(item, dict):
+        return any(_has_text(item[key]) for key in TEXTS if key in item)
+    return isinstance(item, list) and any(map(_has_text, item))
 
 
 def is_sealed(message: Any) -> bool:
