@@ -11,23 +11,29 @@ from typing import Any
 
 import orjson
 
-from proxy.core import contract, echo, expect
-from proxy.core.expect import Cached
+from proxy.core import echo, expect
+from proxy.core.expect import Cached, CacheRule, Reuse
+from proxy.core.headers import Headers
 from proxy.core.outcome import Outcome, Route, Timings
 from proxy.core.reply import Seen
 from proxy.core.usage import Usage
 from proxy.doors import Doors
-from proxy.errors import ClientGone, ProxyError
+from proxy.errors import ClientGone, Draining, InternalError, ProxyError
 from proxy.keys import Caller
 from proxy.prune import Pruning, record
 from proxy.relay import Ending, Send
 from proxy.settings import UpstreamSettings
 from proxy.tap import Tap
-from proxy.upstream import Headers
 
 FAILED = "failed"
 """The ending of an exchange that we answered ourselves, with an error."""
 _LONGEST_TASK = 100
+_LONGEST_WORD = 120
+
+
+def told_of(text: str) -> str:
+    """A word from outside as it may be told: short, and Unicode."""
+    return text[:_LONGEST_WORD].encode("utf-8", "replace").decode()
 
 
 class Counter:
@@ -97,7 +103,16 @@ class Account:
             await answer(send, error)
         except asyncio.CancelledError:
             self.ending = Ending.DRAINING
+            self.status = self.status or Draining.status
             raise
+        except Exception:
+            # Not foreseen, so ours: counted, and told where the reply has not begun.
+            self.fault("exchange")
+            if self.status:
+                raise
+            internal = InternalError("the proxy failed on this request; it is counted as its fault")
+            self.status, self._error = internal.status, internal.code
+            await answer(send, internal)
         finally:
             self._doors.observer.in_flight -= 1
             self.close()
@@ -119,13 +134,13 @@ class Account:
         if self._closed:
             return
         self._closed = True
-        seen = self._seen()
-        outcome = self._outcome(seen)
-        line = self._doors.observer.tell(outcome)
         try:
+            seen = self._seen()
+            outcome = self._outcome(seen)
+            line = self._doors.observer.tell(outcome)
             self._remember(outcome, line, seen)
         except Exception:
-            # What is remembered is for the next turn; this one is over and well.
+            # What is told and remembered is for later; this exchange is over and well.
             self._doors.observer.counts.add("lethe_faults_total", ("remember",))
 
     def _remember(self, outcome: Outcome, line: Mapping[str, Any], seen: Seen | None) -> None:
@@ -134,7 +149,10 @@ class Account:
             return
         usage = seen.usage if seen else Usage()
         tokens = (usage.input, usage.output, usage.cache_read)
-        reply = echo.digest_of(seen) if seen else b""
+        rule = self._cache_rule()
+        # Only a cache that holds generated tokens has a use for what the reply becomes.
+        generated = rule is not None and rule.reuse is Reuse.GENERATED
+        reply = echo.digest_of(seen) if seen and generated else b""
         self._doors.ledger.remember(
             record(
                 self._doors,
@@ -148,6 +166,9 @@ class Account:
             )  # fmt: skip
         )
 
+    def _cache_rule(self) -> CacheRule | None:
+        return self._doors.cache_rules[self._up.name] if self._up else None
+
     def _cached(self, seen: Seen | None, now: float) -> Cached | None:
         """What the cache should have served, beside what it did; None where no reply came."""
         up, pruning = self._up, self.pruning
@@ -155,7 +176,7 @@ class Account:
             return None
         last, sealed = pruning.sealed.basis, pruning.sealed
         return expect.compare(
-            contract.rule_for(up.contract, up.url), last, sealed.elements, sealed.finding,
+            self._cache_rule(), last, sealed.elements, sealed.finding,
             seen.usage.cache_read, now - last.at if last else 0.0, up.name,
         )  # fmt: skip
 
@@ -187,13 +208,13 @@ class Account:
             task=self._task,
             streamed=self.streamed,
             unread=self.unread,
-            error=self._error or (seen.error if seen else ""),
+            error=told_of(self._error or (seen.error if seen else "")),
             bytes_in=self.bytes_in,
             bytes_out=self.tap.bytes if self.tap else self.counter.bytes,
             retried=self.retried,
             pruned=pruning.told(self._cached(seen, now)) if pruning else None,
             usage=seen.usage if seen and self.status < 400 else None,
-            finish=seen.finish_reason if seen else "",
+            finish=told_of(seen.finish_reason) if seen else "",
             timings=self._timings(),
             faults=tuple(self._faults),
         )

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import uvicorn
 
 from proxy import routes
+from proxy.core import contract
 from proxy.doors import Doors, State
 from proxy.errors import SettingsError
 from proxy.keys import Keyring
@@ -57,7 +58,7 @@ async def opened(settings: Settings, folder: Path | None = None) -> AsyncIterato
         finally:
             await doors.ledger.close()
             await doors.upstream.close()
-            doors.observer.write_lines()
+            doors.observer.write_lines(doors.observer.taken_lines())
             doors.observer.leave()
 
 
@@ -77,6 +78,7 @@ def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doo
             "": artifact_rules(settings),
             **{k.alias: artifact_rules(settings, k) for k in settings.keys},
         },
+        cache_rules={up.name: contract.rule_for(up.contract, up.url) for up in settings.upstreams},
         memo=Memo(secrets.randbits(63), settings.max_body_bytes),
         ledger=ledger,
         upstream=Upstream(targets.values(), clock=time.monotonic),
@@ -148,10 +150,10 @@ async def _tick(doors: Doors) -> None:
     saved = doors.ticks()
     while True:
         await asyncio.sleep(_WRITE_EVERY)
-        await asyncio.to_thread(doors.observer.write_lines)
+        await asyncio.to_thread(doors.observer.write_lines, doors.observer.taken_lines())
         if doors.ticks() - saved >= _SAVE_EVERY:
             saved = doors.ticks()
-            await asyncio.to_thread(doors.observer.save)
+            await asyncio.to_thread(doors.observer.save, doors.observer.own())
 
 
 class _Server(uvicorn.Server):

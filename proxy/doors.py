@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.core.artifact import Rules
+from proxy.core.expect import CacheRule
 from proxy.keys import Keyring
 from proxy.ledger.contract import Ledger
 from proxy.memo import Memo
@@ -21,18 +22,22 @@ class State:
     """What changes while a worker lives, and no store needs to know."""
 
     draining: bool = False
-    refuses_usage: set[str] = field(default_factory=set)
-    """Upstreams that answered `stream_options` with a 400."""
+    refuses_usage: dict[str, float] = field(default_factory=dict)
+    """Upstreams that answered `stream_options` with a 400, and until when they are not asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """`clock` is seconds since the epoch, `ticks` a monotonic counter in seconds."""
+    """`clock` is seconds since the epoch, `ticks` a monotonic counter in seconds.
+
+    `targets` and `cache_rules` are by the name of the upstream, `rules` by the alias of the key.
+    """
 
     settings: Settings
     keyring: Keyring
     targets: Mapping[str, Target]
     rules: Mapping[str, Rules]
+    cache_rules: Mapping[str, CacheRule | None]
     memo: Memo
     ledger: Ledger
     upstream: Upstream

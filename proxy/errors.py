@@ -28,6 +28,12 @@ class ProxyError(Exception):
     code: ClassVar[str] = "proxy_error"
 
 
+class InternalError(ProxyError):
+    """What was not foreseen; the request was not answered by anybody else."""
+
+    code = "internal"
+
+
 class SettingsError(ProxyError):
     """One or more settings cannot be used; the message lists every complaint."""
 

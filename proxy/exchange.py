@@ -7,12 +7,16 @@ request leaves as it came and the fault is counted. Every ending closes both sid
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
 
-from proxy.account import Account
+import msgspec
+from msgspec.structs import replace
+
+from proxy.account import Account, told_of
 from proxy.core import headers as wire_headers
 from proxy.core import paths
+from proxy.core.headers import Headers
 from proxy.core.outcome import Route
+from proxy.core.policy import Name
 from proxy.core.reply import Decoder
 from proxy.core.sse import UsageFilter
 from proxy.core.turn import Turn, Unreadable
@@ -24,15 +28,16 @@ from proxy.prune import Pruning, prune
 from proxy.relay import BodyChunks, Receive, Send, Watch, read_body, relay_watched
 from proxy.settings import UpstreamSettings
 from proxy.tap import Tap
-from proxy.upstream import Headers, Reply
+from proxy.upstream import Reply
 
 LARGEST_ERROR = 64 * 1024
 """Bytes of an error body that are read to learn what was refused."""
+REFUSAL_HOLDS = 3600.0
+"""Seconds for which an upstream that refused to report a stream's usage is not asked again."""
 _CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One HTTP request as ASGI hands it over. `named` has the last value of every header."""
 
     method: str
@@ -42,16 +47,16 @@ class Request:
     named: Mapping[bytes, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """A request as it leaves. `asks` says that usage was asked for on the client's behalf: `plain`
-    is the body without.
+    is the body without. `recoded` and `plain_recoded` say of each that its content coding is gone.
     """
 
     body: bytes
     plain: bytes
     asks: bool
     recoded: bool
+    plain_recoded: bool
     up: UpstreamSettings
     pruning: Pruning | None
 
@@ -69,7 +74,7 @@ async def chat(doors: Doors, request: Request, receive: Receive, send: Send) -> 
             ready = await _ready(doors, account, caller, request, raw)
             reply, ready = await _forward(doors, account, caller, request, ready)
             came = wire_headers.returned(reply.headers)
-            edit = _Filter() if ready.asks and _is_stream(reply) else None
+            edit = _Filter() if ready.asks and _is_plain_stream(reply) else None
             account.tap = Tap(reply.status, dict(came))
             account.ending = await relay_watched(
                 watch, send, reply, [*came, *account.headers()], reply.status, account.tap, edit,
@@ -127,10 +132,11 @@ async def _ready(
         account.fault("set_policy")
     body = _decoded(raw, request.named.get(b"content-encoding", b""))
     it = _read(doors, account, caller, body)
-    account.model = it.model if it else ""
-    up = doors.keyring.upstream(caller, account.model)
+    model = it.model if it else ""
+    account.model = told_of(model)
+    up = doors.keyring.upstream(caller, model)
     if it is None:
-        return Ready(raw, raw, False, False, up, None)
+        return Ready(raw, raw, False, False, False, up, None)
     account.streamed = wire.streams(it.fields)
     try:
         pruning = account.pruning = await prune(doors, caller, request.named, it, up)
@@ -139,7 +145,7 @@ async def _ready(
     except Exception:
         # Our trouble is never the client's: the request leaves as it came, and that is counted.
         account.fault("prune")
-        return Ready(raw, raw, False, False, up, None)
+        return Ready(raw, raw, False, False, False, up, None)
     return _asking(doors, account, raw, it, up, pruning)
 
 
@@ -167,14 +173,14 @@ def _asking(
     wanted = (
         account.streamed
         and up.stream_usage == "ask"
-        and up.name not in doors.state.refuses_usage
-        and str(pruning.rule) != "off"
+        and doors.ticks() >= doors.state.refuses_usage.get(up.name, 0.0)
+        and pruning.rule.name is not Name.OFF
     )
     edit = wire.ask_for_usage(it.body, it.fields) if wanted else None
     if edit is None:
-        return Ready(plain, plain, False, changed, up, pruning)
+        return Ready(plain, plain, False, changed, changed, up, pruning)
     edits = sorted((*pruning.sealed.edits, edit), key=lambda e: e.start)
-    return Ready(wire.apply(it.body, edits), plain, True, True, up, pruning)
+    return Ready(wire.apply(it.body, edits), plain, True, True, changed, up, pruning)
 
 
 def _decoded(raw: bytes, encoding: bytes) -> bytes | None:
@@ -204,14 +210,17 @@ async def _forward(
     refused = await Refused.read(reply)
     if not refused.names(b"stream_options", b"include_usage"):
         return refused, ready
-    doors.state.refuses_usage.add(up.name)
+    await refused.aclose()
     account.retried = True
-    ready = replace(ready, body=ready.plain, asks=False)
+    ready = replace(ready, body=ready.plain, asks=False, recoded=ready.plain_recoded)
     headers = _chat_headers(request, caller, ready)
     reply = await doors.upstream.send(
         target, request.method, url, headers, ready.body, repeatable=True
     )
     account.status = reply.status
+    if reply.status != 400:
+        # Only now is it known that the question was what it refused, and not something else.
+        doors.state.refuses_usage[up.name] = doors.ticks() + REFUSAL_HOLDS
     return reply, ready
 
 
@@ -231,10 +240,14 @@ class Refused:
     @classmethod
     async def read(cls, reply: Reply) -> Refused:
         pieces: list[bytes] = []
-        async for chunk in reply.chunks:
-            pieces.append(chunk)
-            if sum(map(len, pieces)) > LARGEST_ERROR:
-                break
+        try:
+            async for chunk in reply.chunks:
+                pieces.append(chunk)
+                if sum(map(len, pieces)) > LARGEST_ERROR:
+                    break
+        except BaseException:
+            await reply.aclose()
+            raise
         return cls(reply, pieces)
 
     def names(self, *words: bytes) -> bool:
@@ -285,6 +298,8 @@ def _has_body(request: Request) -> bool:
     return b"content-length" in request.named or b"transfer-encoding" in request.named
 
 
-def _is_stream(reply: Reply | Refused) -> bool:
-    kinds = [value for name, value in reply.headers if name.lower() == b"content-type"]
-    return any(kind.lower().startswith(b"text/event-stream") for kind in kinds)
+def _is_plain_stream(reply: Reply | Refused) -> bool:
+    """Whether events can be seen in it as they come: a coded stream passes as it is."""
+    named = {name.lower(): value.lower() for name, value in reply.headers}
+    coded = named.get(b"content-encoding", b"") not in (b"", b"identity")
+    return named.get(b"content-type", b"").startswith(b"text/event-stream") and not coded

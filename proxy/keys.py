@@ -5,9 +5,10 @@ request.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
+
+import msgspec
 
 from proxy.core import fingerprint, headers, policy
 from proxy.core.policy import Policy
@@ -17,8 +18,7 @@ from proxy.settings import KeySettings, Settings, UpstreamSettings
 Names = Mapping[bytes, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True, gc=False):
     """`alias` is a configured name or empty; `known` says that there was a credential at all."""
 
     scope: bytes
@@ -35,21 +35,26 @@ class Keyring:
         self._by_digest = {key.sha256: key for key in settings.keys}
         self._policies = {name: policy.parse(name) for name in _named(settings)}
 
-    def caller(self, named: Names) -> Caller:
-        """Who sent these headers. Raises KeyUnknown where virtual keys are on and this is none."""
+    def caller(self, named: Names, trusted: bool = True) -> Caller:
+        """Who sent these headers. Raises KeyUnknown where virtual keys are on and this is none.
+
+        Not `trusted`: no gateway stands before this port, so that anybody could name a scope with
+        the `scope_header`, and it does not count.
+        """
         credential = headers.credential(named.items())
         key = self._by_digest.get(sha256(credential).hexdigest()) if credential else None
         if self._settings.virtual_keys and (key is None or not key.virtual):
             raise KeyUnknown("this key is not one of the proxy's keys; ask who runs it for one")
         if key is not None:
             return Caller(fingerprint.digest(b"alias", key.alias.encode()), key.alias, key, True)
-        stable = (
-            named.get(self._settings.scope_header.encode()) if self._settings.scope_header else None
-        )
         secret = self._settings.secret.encode()
-        return Caller(
-            fingerprint.scope_of(stable or credential, secret), "", None, credential is not None
-        )
+        header = self._settings.scope_header
+        if trusted and header and (stable := named.get(header.encode())):
+            # A namespace of its own: no key can be made that has the scope of a header's value.
+            scope = fingerprint.scope_of(fingerprint.digest(b"header", stable), secret)
+        else:
+            scope = fingerprint.scope_of(credential, secret)
+        return Caller(scope, "", None, credential is not None)
 
     def upstream(self, caller: Caller, model: str) -> UpstreamSettings:
         """The first upstream that the key names, else one whose patterns fit, else the default

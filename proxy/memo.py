@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from xxhash import xxh3_128, xxh3_128_digest
 
 from proxy.core import turn
@@ -36,8 +36,7 @@ def marks(limit: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     known: Known
     whole: bytes
 

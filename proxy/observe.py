@@ -12,6 +12,7 @@ own and calls the rest `other`.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,7 +208,9 @@ FAMILIES: tuple[Family, ...] = (
         "counter",
         "Our own trouble that a client never saw, by place.",
         ("place",),
-        zeros=_each("set_policy", "read", "prune", "tap", "remember", "metrics"),
+        zeros=_each(
+            "set_policy", "read", "prune", "explain", "tap", "remember", "exchange", "metrics"
+        ),
     ),
     Family(
         "lethe_ledger_seconds", "histogram", "Time in the ledger, by verb.", ("verb",), _SHORT, 4
@@ -262,20 +265,26 @@ class Counts:
 
     def add(self, name: str, labels: Labels = (), amount: float = 1) -> None:
         series = self.numbers[name]
-        if labels not in series:
+        if labels in series:
+            series[labels] += amount
+        else:
             labels = self._bounded(_FAMILY[name], labels)
-        series[labels] = series.get(labels, 0) + amount
+            series[labels] = series.get(labels, 0) + amount
 
     def time(self, name: str, labels: Labels, seconds: float) -> None:
-        family = _FAMILY[name]
-        series = self.numbers[name]
-        if labels not in series:
-            labels = self._bounded(family, labels)
-        row = series.get(labels)
+        buckets = _FAMILY[name].buckets
+        row = self.numbers[name].get(labels)
         if row is None:
-            row = series[labels] = [0.0] * (len(family.buckets) + 2)
-        row[_bucket(family.buckets, seconds)] += 1
+            row = self._row(name, labels)
+        # The first bucket whose bound is not below.
+        row[bisect_left(buckets, seconds)] += 1
         row[-1] += seconds
+
+    def _row(self, name: str, labels: Labels) -> list[float]:
+        family = _FAMILY[name]
+        empty = [0.0] * (len(family.buckets) + 2)
+        row: list[float] = self.numbers[name].setdefault(self._bounded(family, labels), empty)
+        return row
 
     def set(self, name: str, value: float) -> None:
         self.numbers[name][()] = value
@@ -292,11 +301,8 @@ class Counts:
         )
 
 
-def _bucket(buckets: tuple[float, ...], seconds: float) -> int:
-    for index, bound in enumerate(buckets):
-        if seconds <= bound:
-            return index
-    return len(buckets)
+LONGEST_LABEL = 100
+"""Characters of a free label value; a longer one is `other`."""
 
 
 class Vocabulary:
@@ -312,7 +318,7 @@ class Vocabulary:
     def name(self, value: str, good: bool) -> str:
         if value in self._in or value == "":
             return value
-        if not good or len(self._in) >= self._most:
+        if not good or len(self._in) >= self._most or not _is_name(value):
             return OTHER
         self._tried[value] = self._tried.get(value, 0) + 1
         if self._tried[value] >= self._enough:
@@ -322,6 +328,11 @@ class Vocabulary:
         if len(self._tried) > 1000:
             self._tried.clear()
         return OTHER
+
+
+def _is_name(value: str) -> bool:
+    """Whether a free value can be a label: short, and printed as it is."""
+    return len(value) <= LONGEST_LABEL and value.isprintable()
 
 
 def count_gen_ai(counts: Counts, outcome: Outcome) -> None:
@@ -537,9 +548,13 @@ class Observer:
                 self.counts.add("lethe_log_lines_lost_total")
         return line
 
-    def write_lines(self) -> None:
-        """Write the queued log lines. May block: called off the event loop."""
+    def taken_lines(self) -> list[bytes]:
+        """The log lines that are queued, taken out of the queue. On the event loop."""
         lines, self._lines = self._lines, []
+        return lines
+
+    def write_lines(self, lines: list[bytes]) -> None:
+        """Write log lines that were taken. May block: called off the event loop."""
         if not lines or self._log is None:
             return
         try:
@@ -548,19 +563,21 @@ class Observer:
         except OSError:
             self.counts.add("lethe_log_lines_lost_total", (), len(lines))
 
-    def save(self) -> None:
-        """Leave this worker's numbers where the others find them. May block, as above."""
-        if self._folder is not None:
-            self._gauge()
-            self._write(self._folder)
+    def own(self) -> Numbers:
+        """A copy of this worker's numbers as they are. On the event loop, where they change."""
+        self._gauge()
+        return _still(self.counts.numbers)
 
-    def _write(self, folder: Path) -> None:
-        path = self._path(folder)
+    def save(self, numbers: Numbers) -> None:
+        """Leave this worker's numbers where the others find them. May block, as above."""
+        if self._folder is None:
+            return
+        path = self._path(self._folder)
         partial = path.with_suffix(".partial")
         try:
-            partial.write_bytes(_encode(_still(self.counts.numbers)))
+            partial.write_bytes(_encode(numbers))
             partial.replace(path)
-        except OSError:
+        except (OSError, ValueError, TypeError):
             # A full disk is no reason to stop serving; the next second may write it.
             self.counts.add("lethe_faults_total", ("metrics",))
 
@@ -572,19 +589,18 @@ class Observer:
         self.in_flight = 0
         self.gauges = lambda counts: None
         self.counts.numbers = _without_gauges(self.counts.numbers)
-        if self._folder is not None:
-            self._write(self._folder)
+        self.save(self.counts.numbers)
 
-    def exposition(self) -> bytes:
-        """The metrics of all workers, as Prometheus reads them."""
+    def exposition(self, own: Numbers | None = None) -> bytes:
+        """The metrics of all workers, as Prometheus reads them; `own` was copied on the loop."""
+        numbers = self.numbers(own)
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Exposed(self.numbers, self._gen_ai))
+        registry.register(_Exposed(lambda: numbers, self._gen_ai))
         return generate_latest(registry)
 
-    def numbers(self) -> Numbers:
+    def numbers(self, own: Numbers | None = None) -> Numbers:
         """This worker's numbers, with those that the others left."""
-        self._gauge()
-        return add_up([_still(self.counts.numbers), *self._others()])
+        return add_up([self.own() if own is None else own, *self._others()])
 
     def _gauge(self) -> None:
         self.counts.set("lethe_in_flight", self.in_flight)

@@ -4,12 +4,14 @@ came.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from proxy.core import artifact, contract, explain, fingerprint, outcome, turn
+import msgspec
+
+from proxy.core import artifact, explain, fingerprint, outcome, turn
 from proxy.core.artifact import Judgement
 from proxy.core.expect import Cached, Reuse
 from proxy.core.explain import Explanation
@@ -20,6 +22,7 @@ from proxy.core.turn import Sealed, Turn
 from proxy.core.verdict import Verdict
 from proxy.core.wire import chat
 from proxy.doors import Doors
+from proxy.errors import LedgerError
 from proxy.keys import Caller
 from proxy.ledger.contract import Ask, Entry, Offer, Record, Settled
 from proxy.settings import UpstreamSettings
@@ -29,8 +32,7 @@ _HINTED_CALLS = 8
 _AGENT = frozenset({Part.TOOLS, Part.SYSTEM})
 
 
-@dataclass(frozen=True, slots=True)
-class Pruning:
+class Pruning(msgspec.Struct, frozen=True):
     """A request that was read, and all that was decided of it. `settle_seconds` is the wait for the
     ledger.
     """
@@ -78,10 +80,10 @@ async def prune(
     sealed = turn.seal(
         it, standing, front, settled.last_sent, settled.by_hint, untouched, settled.tip
     )
-    fresh = (
-        Counter(verdict.kind.value for verdict in offers.values() if verdict)
-        if settled.won
-        else Counter()
+    fresh = Counter(
+        verdict.kind.value
+        for index, verdict in offers.items()
+        if verdict and it.messages[it.steps[index].first].link in settled.put
     )
     adopted = len(offers) if settled.last_sent is None and len(offers) > 1 else 0
     explained = await _explained(doors, it, up, sealed.basis, sealed)
@@ -97,17 +99,37 @@ async def _explained(
     finding = sealed.finding
     if last is None or finding.element is None or not finding.is_break:
         return explain.NONE
+    try:
+        return await _told(doors, it, up, last, sealed)
+    except Exception:
+        # It is for people to read; the request is sealed and leaves whatever became of this.
+        doors.observer.counts.add("lethe_faults_total", ("explain",))
+        return explain.NONE
+
+
+async def _told(
+    doors: Doors, it: Turn, up: UpstreamSettings, last: Sent, sealed: Sealed
+) -> Explanation:
+    finding, at = sealed.finding, sealed.finding.element or 0
     before = after = None
-    if finding.cause is not Cause.SELF:
-        digest = last.elements[finding.element].digest
-        entries = await doors.ledger.recall(last.conversation, [digest])
-        before = entries[digest].left if digest in entries else None
-        element = sealed.elements[finding.element]
-        texts = _texts(it, sealed, {element.digest}, doors.settings.rendered_params)
-        after = texts[element.digest].left if element.digest in texts else None
-    rule = contract.rule_for(up.contract, up.url)
+    if finding.cause is not Cause.SELF and doors.settings.ledger.history == "full":
+        before = await _text_before(doors, last, last.elements[at].digest)
+        digest = sealed.elements[at].digest
+        texts = _texts(it, sealed, {digest}, doors.settings.rendered_params)
+        after = texts[digest].left if digest in texts else None
+    rule = doors.cache_rules[up.name]
     generated = rule is not None and rule.reuse is Reuse.GENERATED
     return explain.explain(finding, last, sealed.elements, before, after, generated)
+
+
+async def _text_before(doors: Doors, last: Sent, digest: bytes) -> bytes | None:
+    """What stood there, if the ledger tells it within the time that settling may take."""
+    try:
+        async with asyncio.timeout(doors.settings.ledger.timeout):
+            entries = await doors.ledger.recall(last.conversation, [digest])
+    except (TimeoutError, LedgerError):
+        return None
+    return entries[digest].left if digest in entries else None
 
 
 async def _settle(

@@ -1,4 +1,4 @@
-"""Forwards a sealed request and opens the reply. The only room with the data path's HTTP client.
+"""Forwards a sealed request and opens the reply, over connections that `http1` speaks on.
 
 Bytes in, bytes out: a body leaves as it was given, a reply is handed on as it came, compressed or
 not, never collected. One pool of connections a target; redirects, cookies and the client library's
@@ -17,33 +17,26 @@ Nothing is repeated after the first byte of a reply.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import re
 import socket
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment
 from urllib.request import proxy_bypass_environment as bypass  # type: ignore[attr-defined]
 
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.payload import Payload
-from multidict import CIMultiDict
-from yarl import URL
+from aiohappyeyeballs import start_connection
 
-from proxy.errors import (
-    BadHeader,
-    ProxyError,
-    SettingsError,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
+from proxy.core.headers import Headers
+from proxy.errors import BadHeader, SettingsError, UpstreamTimeout, UpstreamUnreachable
+from proxy.http1 import Connection, Cut, Incoming, NotHttp
 
-Headers = list[tuple[bytes, bytes]]
 Body = bytes | AsyncIterator[bytes] | None
 
 # Just under the 60 s after which load balancers (AWS's by default) drop an idle connection.
@@ -53,14 +46,15 @@ _KEEP_ALIVE = 55.0
 _CLOSED_WHILE_IDLE = 1.0
 # Many servers (those on uvicorn) close what was idle for 5 s, and several kept connections at once.
 _SENDS = 3
-# Providers put long cookies and policies into headers; the library's own bound is 8 KiB a line.
-_HEADER_LINE = 65536
-_HEADER_COUNT = 512
+# RFC 8305 § 8.
+_NEXT_ADDRESS = 0.25
 # A reasoning model may be silent for minutes: probes keep middleboxes from forgetting the
 # connection and find a peer that has vanished, after 60 + 5 * 15 s.
 _PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 5))
-# RFC 9110 § 9.2.2. The client library repeats these by itself, once, on the same grounds.
+# RFC 9110 § 9.2.2.
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
+# Without a body, these say nothing of one.
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +88,11 @@ class Reply:
     `ended`, None until then, says "complete" or "upstream_gone".
     """
 
-    __slots__ = ("_response", "ended", "headers", "status")
+    __slots__ = ("_incoming", "_sending", "ended", "headers", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.status: int = response.status
-        self.headers: Headers = list(response.raw_headers)
+    def __init__(self, incoming: Incoming, sending: asyncio.Task[None] | None) -> None:
+        self._incoming, self._sending = incoming, sending
+        self.status, self.headers = incoming.status, incoming.headers
         self.ended: str | None = None
 
     @property
@@ -110,27 +103,11 @@ class Reply:
         return self
 
     async def __anext__(self) -> bytes:
-        try:
-            if chunk := await self._response.content.readany():
-                return chunk
-            self.ended = "complete"
-        except (aiohttp.ClientError, OSError, RuntimeError):
-            # RuntimeError: the library's word for a read on a connection that is no more.
-            if chunk := self._last_words():
-                return chunk
-            self.ended = "upstream_gone"
-            self._response.close()
+        if chunk := await self._incoming.read():
+            return chunk
+        self.ended = self._incoming.ended
+        self._stop_sending()
         raise StopAsyncIteration
-
-    def _last_words(self) -> bytes:
-        """What came before the break: the library tells of the break first and would drop it."""
-        content = self._response.content
-        broken = content.exception()
-        content.set_exception(None)  # type: ignore[arg-type]
-        chunk = content.read_nowait()
-        if broken is not None:
-            content.set_exception(broken)
-        return chunk
 
     async def aclose(self) -> None:
         """Let go. What has not come yet is cancelled at once: the connection is cut, not pooled.
@@ -138,14 +115,13 @@ class Reply:
         Waits for nothing, so that a cancelled caller cannot cut it short, and raises nothing. After
         the end of the body there is nothing to do: the connection went back to its pool by itself.
         """
-        response = self._response
-        if response.closed:
-            return
-        connection = response.connection
-        if connection is not None and connection.transport is not None:
-            # close() would first flush what a stalled upstream does not read, and say bye in TLS.
-            connection.transport.abort()
-        response.close()
+        self._incoming.drop()
+        self._stop_sending()
+
+    def _stop_sending(self) -> None:
+        """A reply that is over before its request is: nobody wants the rest."""
+        if self._sending is not None:
+            self._sending.cancel()
 
 
 class Upstream:
@@ -196,35 +172,19 @@ class Upstream:
         whatever ProxyError a streaming body raised. Messages name the host, never path or header.
         """
         pool = self._pools[target.name]
-        again = repeatable and method not in _IDEMPOTENT and isinstance(body, bytes | None)
+        again = (repeatable or method in _IDEMPOTENT) and isinstance(body, bytes | None)
         for left in range(_SENDS - 1, -1, -1):
-            line, sent_at = _Line(), self._clock()
-            _line.set(line)
+            sent_at = self._clock()
             try:
                 return await pool.attempt(method, url, headers, body)
             except _NothingSent as nothing:
                 if left < _SENDS - 1:
                     raise UpstreamUnreachable(str(nothing)) from nothing.__cause__
             except _Lost as lost:
-                kept = not line.new and self._clock() - sent_at < _CLOSED_WHILE_IDLE
+                kept = lost.kept and self._clock() - sent_at < _CLOSED_WHILE_IDLE
                 if not (again and kept and left):
                     raise UpstreamUnreachable(str(lost)) from lost.__cause__
         raise AssertionError("the last send either answers or raises")
-
-
-class _Line:
-    """The connection of one send; `new` where it was opened for it, not kept from an earlier
-    one.
-    """
-
-    __slots__ = ("new",)
-
-    def __init__(self) -> None:
-        self.new = False
-
-
-# The library opens connections in tasks of its own, which inherit the context of the send.
-_line: ContextVar[_Line] = ContextVar("line")
 
 
 class _NothingSent(Exception):
@@ -232,100 +192,149 @@ class _NothingSent(Exception):
 
 
 class _Lost(Exception):
-    """The connection was lost before a byte of the reply had come."""
+    """The connection was lost before a byte of the reply had come; `kept` where it was not new."""
+
+    def __init__(self, message: str, kept: bool) -> None:
+        super().__init__(message)
+        self.kept = kept
 
 
 class _Pool:
-    """The connections to one target."""
+    """The connections to one target, the latest used first."""
 
     def __init__(self, target: Target, proxies: Mapping[str, str]) -> None:
         self._target = target
         base = _checked(target)
-        self._host = base.host
-        self._extra, self._options = _proxied(base, proxies)
+        self._host = base.hostname or ""
+        self._origin = base.netloc.encode()
+        self._way = _way(target, base, proxies)
         self._deadlines = _Deadlines(target.first_byte_timeout)
-        self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=target.max_connections,
-                keepalive_timeout=_KEEP_ALIVE,
-                ssl=_tls(target),
-                socket_factory=self._socket,
-            ),
-            timeout=aiohttp.ClientTimeout(total=None, connect=target.connect_timeout),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
-            auto_decompress=False,
-            max_line_size=_HEADER_LINE,
-            max_field_size=_HEADER_LINE,
-            max_headers=_HEADER_COUNT,
-        )
+        self._free: list[tuple[Connection, float]] = []
+        self._open: set[Connection] = set()
+        self._busy: set[Connection] = set()
+        self._turns = asyncio.Semaphore(target.max_connections) if target.max_connections else None
 
     async def close(self) -> None:
         self._deadlines.close()
-        await self.session.close()
-
-    def _socket(self, info: tuple[Any, ...]) -> socket.socket:
-        if (line := _line.get(None)) is not None:
-            line.new = True
-        opened = socket.socket(family=info[0], type=info[1], proto=info[2])
-        opened.setblocking(False)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _PROBES:
-            if hasattr(socket, name):
-                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        return opened
+        for connection in tuple(self._open):
+            connection.abort()
 
     async def attempt(self, method: str, url: str, headers: Headers, body: Body) -> Reply:
         """Send it once. Raises a ProxyError, _NothingSent or _Lost."""
-        payload: _Payload | None = None
+        head = self._head(method, url, headers, body)
+        connection = self._kept() if self._turns is None else None
+        kept = connection is not None
+        if connection is None:
+            connection, kept = await self._opened()
+        sending: asyncio.Task[None] | None = None
         try:
             with _Wait(self._deadlines) as wait:
-                payload = _payload(body, wait)
-                response = await self.session.request(
-                    method,
-                    URL(url, encoded=True),
-                    headers=_texts(headers) + self._extra,
-                    data=payload,
-                    allow_redirects=False,
-                    **self._options,
-                )
-                return Reply(response)
+                incoming = connection.begin(method == "HEAD")
+                if body is None or isinstance(body, bytes):
+                    connection.write(head, body or b"")
+                else:
+                    sending = _sending(connection, incoming, head, headers, body, wait)
+                await incoming.here
+                return Reply(incoming, sending)
         except BaseException as error:
-            if payload is not None:
-                payload.cut()
-            if isinstance(error.__cause__, ProxyError):
-                raise error.__cause__ from None
-            if isinstance(error, (aiohttp.ClientError, OSError, ValueError)):
-                raise self._told(error) from error
+            connection.abort()
+            if sending is not None:
+                sending.cancel()
+            if isinstance(error, TimeoutError | NotHttp | Cut | OSError):
+                raise self._told(error, kept) from error
             raise
 
-    def _told(self, error: aiohttp.ClientError | OSError | ValueError) -> Exception:
-        """The client library's failure as one of ours."""
-        host, target = self._host, self._target
+    def _told(self, error: Exception, kept: bool) -> Exception:
         match error:
-            case aiohttp.ConnectionTimeoutError():
-                wait = f"{target.connect_timeout} s (connect_timeout)"
-                return UpstreamUnreachable(f"no connection to {host} within {wait}")
             case TimeoutError():
-                wait = f"{target.first_byte_timeout} s (first_byte_timeout)"
-                return UpstreamTimeout(f"no first byte from {host} after {wait}")
-            case aiohttp.ClientConnectorCertificateError():
-                return UpstreamUnreachable(f"the certificate of {host} is not trusted (ca_file)")
-            case aiohttp.ClientConnectorDNSError():
-                return _NothingSent(f"no address is known for {host}")
-            case aiohttp.ClientConnectorSSLError():
-                return _NothingSent(f"no TLS with {host}: {error.os_error.strerror}")
-            case aiohttp.ClientConnectorError():
-                reason = os.strerror(error.os_error.errno or 0)
-                return _NothingSent(f"no connection to {host}: {reason.lower()}")
-            case aiohttp.ClientHttpProxyError():
-                return UpstreamUnreachable(f"the proxy on the way to {host} said {error.status}")
-            case aiohttp.ClientConnectionError() | OSError():
-                return _Lost(f"{host} closed the connection before it answered")
-            case aiohttp.ClientError():
-                return UpstreamUnreachable(f"{host} answered what is not HTTP")
-            case ValueError():
-                return BadHeader("a header of the request holds a control character")
+                wait = f"{self._target.first_byte_timeout} s (first_byte_timeout)"
+                return UpstreamTimeout(f"no first byte from {self._host} after {wait}")
+            case NotHttp():
+                return UpstreamUnreachable(f"{self._host} answered what is not HTTP")
+            case Cut(begun=True):
+                return UpstreamUnreachable(f"{self._host} broke off while it answered")
+            case _:
+                return _Lost(f"{self._host} closed the connection before it answered", kept)
+
+    def _head(self, method: str, url: str, headers: Headers, body: Body) -> bytes:
+        """The request's first bytes. Raises BadHeader."""
+        target = self._way.target(url)
+        lines = [b"%b %b HTTP/1.1" % (method.encode(), target), b"Host: %b" % self._origin]
+        lines += [b"%b: %b" % pair for pair in headers]
+        lines += self._way.extra
+        if isinstance(body, bytes) and body:
+            lines.append(b"Content-Length: %d" % len(body))
+        elif not body and method not in _BODILESS:
+            # RFC 9110 § 8.6: some servers refuse a POST that says nothing of its length.
+            lines.append(b"Content-Length: 0")
+        elif body and not _has_length(headers):
+            lines.append(b"Transfer-Encoding: chunked")
+        if _control.search(b" ".join(lines)):
+            raise BadHeader("a header of the request holds a control character")
+        return b"\r\n".join([*lines, b"\r\n"])
+
+    # Connections.
+
+    def _kept(self) -> Connection | None:
+        now = asyncio.get_running_loop().time()
+        while self._free:
+            connection, since = self._free.pop()
+            if now - since < _KEEP_ALIVE and connection.is_clear:
+                return connection
+            connection.abort()
+        return None
+
+    def _idle(self, connection: Connection) -> None:
+        self._turn_over(connection)
+        now = connection.loop.time()
+        self._free.append((connection, now))
+        if now - self._free[0][1] >= _KEEP_ALIVE:
+            self._free.pop(0)[0].abort()
+
+    def _turn_over(self, connection: Connection) -> None:
+        if self._turns is not None and connection in self._busy:
+            self._busy.discard(connection)
+            self._turns.release()
+
+    def _gone(self, connection: Connection) -> None:
+        self._turn_over(connection)
+        self._open.discard(connection)
+        self._free = [row for row in self._free if row[0] is not connection]
+
+    async def _opened(self) -> tuple[Connection, bool]:
+        """A connection, and whether it is a kept one. Raises UpstreamUnreachable, _NothingSent."""
+        host = self._host
+        try:
+            async with asyncio.timeout(self._target.connect_timeout):
+                connection, kept = await self._in_turn()
+        except TimeoutError as error:
+            wait = f"{self._target.connect_timeout} s (connect_timeout)"
+            raise UpstreamUnreachable(f"no connection to {host} within {wait}") from error
+        except ssl.SSLCertVerificationError as error:
+            message = f"the certificate of {host} is not trusted (ca_file)"
+            raise UpstreamUnreachable(message) from error
+        except ssl.SSLError as error:
+            raise _NothingSent(f"no TLS with {host}: {error.reason}") from error
+        except socket.gaierror as error:
+            raise _NothingSent(f"no address is known for {host}") from error
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise _NothingSent(f"no connection to {host}: {reason.lower()}") from error
+        return connection, kept
+
+    async def _in_turn(self) -> tuple[Connection, bool]:
+        if self._turns is not None:
+            await self._turns.acquire()
+        try:
+            kept = self._kept()
+            connection = kept or await self._way.open(lambda: Connection(self._idle, self._gone))
+        except BaseException:
+            if self._turns is not None:
+                self._turns.release()
+            raise
+        self._open.add(connection)
+        self._busy.add(connection)
+        return connection, kept is not None
 
 
 class _Deadlines:
@@ -407,107 +416,81 @@ class _Wait:
         self._task.cancel()
 
 
-class _Payload(Payload):
-    """A request body for the client library, which knows the connection that it was written to.
+def _sending(
+    connection: Connection, incoming: Incoming, head: bytes, headers: Headers,
+    body: AsyncIterator[bytes], wait: _Wait,
+) -> asyncio.Task[None]:  # fmt: skip
+    """Writes a streaming body beside the reply, which may come before all is written.
 
-    The library's own kind for bytes warns above 1 MiB, and none of its kinds can be cut off: a
-    closed connection first sends what it still holds, to an upstream that may not be reading.
+    The reply holds the task and cancels it at its end. A body that fails fails the reply.
     """
+    frame = _counted if _has_length(headers) else _chunked
+    wait.hold()
+    connection.unfinished(True)
+    connection.write(head)
+    writing = _written(connection, body, frame, wait)
+    task = connection.loop.create_task(writing)
 
-    _shared_headers = CIMultiDict({"Content-Type": "application/octet-stream"})
+    def over(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            incoming.fail(error)
 
-    def __init__(self) -> None:
-        self._transport: asyncio.WriteTransport | None = None
-
-    @property
-    def headers(self) -> CIMultiDict[str]:
-        """Never sent (`skip_auto_headers`); the library wants some."""
-        return self._shared_headers
-
-    def cut(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        raise TypeError("a body on its way is bytes")
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        await self.write_with_length(writer, None)
+    task.add_done_callback(over)
+    return task
 
 
-class _Whole(_Payload):
-    def __init__(self, body: bytes) -> None:
-        super().__init__()
-        self._body = body
-
-    @property
-    def size(self) -> int:
-        return len(self._body)
-
-    async def write_with_length(
-        self, writer: AbstractStreamWriter, content_length: int | None
-    ) -> None:
-        self._transport = writer.transport
-        await writer.write(self._body)
-
-
-class _Streaming(_Payload):
-    """Written piece by piece as it comes. The upstream's time runs while it has to take a piece and
-    after the last one, not while we wait for the client.
+async def _written(
+    connection: Connection, body: AsyncIterator[bytes], frame: Callable[[bytes], bytes], wait: _Wait
+) -> None:
+    """The upstream's time runs while it has to take a piece and after the last one, not while we
+    wait for the client.
     """
-
-    def __init__(self, body: AsyncIterator[bytes], wait: _Wait) -> None:
-        super().__init__()
-        self._body = body
-        self._wait = wait
-        wait.hold()
-
-    @property
-    def size(self) -> None:
-        return None
-
-    async def write_with_length(
-        self, writer: AbstractStreamWriter, content_length: int | None
-    ) -> None:
-        self._transport = writer.transport
-        try:
-            async for piece in self._body:
-                self._wait.begin()
-                await writer.write(piece)
-                self._wait.hold()
-        finally:
-            if close := getattr(self._body, "aclose", None):
-                await close()
-        self._wait.begin()
-
-
-def _payload(body: Body, wait: _Wait) -> _Payload | None:
-    if not body:
-        return None
-    return _Whole(body) if isinstance(body, bytes) else _Streaming(body, wait)
-
-
-def _texts(headers: Headers) -> list[tuple[str, str]]:
-    """The library writes headers as UTF-8: what is UTF-8 leaves as it came, else it is Latin-1."""
     try:
-        return [(name.decode(), value.decode()) for name, value in headers]
-    except UnicodeDecodeError:
-        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+        async for piece in body:
+            if piece:
+                wait.begin()
+                connection.write(frame(piece))
+                await connection.drain()
+                wait.hold()
+    finally:
+        if close := getattr(body, "aclose", None):
+            await close()
+    if frame is _chunked:
+        connection.write(b"0\r\n\r\n")
+    connection.unfinished(False)
+    wait.begin()
 
 
-def _checked(target: Target) -> URL:
-    base = URL(target.base)
-    if base.scheme not in ("http", "https") or not base.host or base.user:
+def _chunked(piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def _counted(piece: bytes) -> bytes:
+    return piece
+
+
+def _has_length(headers: Headers) -> bool:
+    return any(name.lower() == b"content-length" for name, _ in headers)
+
+
+_control = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def _checked(target: Target) -> SplitResult:
+    try:
+        base = urlsplit(target.base)
+        usable = base.scheme in _PORTS and base.hostname and base.port != 0
+    except ValueError:
+        usable = False
+    if not usable or base.username or not base.netloc.isascii():
         raise SettingsError(
             f"upstream '{target.name}': want http(s)://host…, without a user name in it"
         )
     return base
 
 
-def _tls(target: Target) -> ssl.SSLContext | bool:
-    """The library's own context (system trust) unless the target brings certificates."""
-    if not (target.ca_file or target.client_cert):
-        return True
+def _tls(target: Target) -> ssl.SSLContext:
+    """The system's trust, unless the target brings certificates."""
     try:
         context = ssl.create_default_context(cafile=target.ca_file)
         context.set_alpn_protocols(["http/1.1"])
@@ -521,24 +504,118 @@ def _tls(target: Target) -> ssl.SSLContext | bool:
     return context
 
 
-def _proxied(base: URL, proxies: Mapping[str, str]) -> tuple[list[tuple[str, str]], dict[str, Any]]:
-    """What the proxy environment adds: headers of each request, and options of the client library.
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How one gets to an upstream: straight, through a proxy that forwards, or through a tunnel.
 
-    A tunnel (TLS upstream) takes the proxy's credential in its own request, else it goes with each.
+    `extra` are header lines that go with each request.
     """
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    extra: tuple[bytes, ...] = ()
+    absolute: bool = False
+    tunnel: _Tunnel | None = None
+
+    def target(self, url: str) -> bytes:
+        """What a request line says of a URL."""
+        return (url if self.absolute else "/" + url.split("/", 3)[3]).encode()
+
+    async def open(self, made: Callable[[], Connection]) -> Connection:
+        """A connection ready for requests. Raises OSError; UpstreamUnreachable of a proxy."""
+        outer = await self._reached(made)
+        if self.tunnel is None:
+            return outer
+        try:
+            return await self.tunnel.through(outer, made)
+        except BaseException:
+            outer.abort()
+            raise
+
+    async def _reached(self, made: Callable[[], Connection]) -> Connection:
+        dialled = await _dialled(self.host, self.port)
+        name = self.host if self.tls else None
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                made, sock=dialled, ssl=self.tls, server_hostname=name
+            )
+        except BaseException:
+            dialled.close()
+            raise
+        return connection
+
+
+@dataclass(frozen=True, slots=True)
+class _Tunnel:
+    """A TLS upstream behind a proxy. `credential` is the proxy's header line, or empty."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext
+    credential: bytes
+
+    async def through(self, outer: Connection, made: Callable[[], Connection]) -> Connection:
+        """A connection inside the one to the proxy. Raises OSError and UpstreamUnreachable."""
+        to = f"{self.host}:{self.port}".encode()
+        lines = [b"CONNECT %b HTTP/1.1" % to, b"Host: %b" % to]
+        lines += [self.credential] if self.credential else []
+        incoming = outer.begin(bodiless=True, tunnel=True)
+        outer.write(b"\r\n".join([*lines, b"\r\n"]))
+        try:
+            await incoming.here
+        except (NotHttp, Cut) as error:
+            raise ConnectionResetError(errno.ECONNRESET, "") from error
+        if incoming.status != 200:
+            raise UpstreamUnreachable(f"the proxy on the way to {self.host} said {incoming.status}")
+        inner = made()
+        transport = await outer.loop.start_tls(
+            outer.transport, inner, self.tls, server_hostname=self.host
+        )
+        assert transport is not None
+        inner.connection_made(transport)
+        return inner
+
+
+async def _dialled(host: str, port: int) -> socket.socket:
+    """A socket to the host: a second address is tried where the first one does not answer soon."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    dialled = await start_connection(
+        [(f, t, p, n, a) for f, t, p, n, a in found], happy_eyeballs_delay=_NEXT_ADDRESS, loop=loop
+    )
+    dialled.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES:
+        if hasattr(socket, name):
+            dialled.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return dialled
+
+
+def _way(target: Target, base: SplitResult, proxies: Mapping[str, str]) -> _Way:
+    """Raises SettingsError for a proxy of the environment that cannot be used."""
+    tls = _tls(target) if base.scheme == "https" or target.ca_file or target.client_cert else None
+    host, port = base.hostname or "", base.port or _PORTS[base.scheme]
     found = proxies.get(base.scheme) or proxies.get("all")
-    if not found or bypass(f"{base.host}:{base.port}", dict(proxies)):
-        return [], {}
-    proxy = URL(found if "://" in found else f"http://{found}")
-    if proxy.scheme not in ("http", "https"):
+    if not found or bypass(f"{host}:{port}", dict(proxies)):
+        return _Way(host, port, tls if base.scheme == "https" else None)
+    proxy = urlsplit(found if "://" in found else f"http://{found}")
+    if proxy.scheme not in _PORTS or not proxy.hostname:
         raise SettingsError(
             f"a {proxy.scheme} proxy is named by the environment; http and https work"
         )
-    headers = {}
-    if proxy.user is not None:
-        pair = f"{proxy.user}:{proxy.password or ''}".encode()
-        headers["Proxy-Authorization"] = f"Basic {b64encode(pair).decode()}"
-    options = {"proxy": proxy.with_user(None)}
-    if base.scheme == "https":
-        return [], options | {"proxy_headers": headers}
-    return list(headers.items()), options
+    credential = _credential(proxy)
+    outer = ssl.create_default_context() if proxy.scheme == "https" else None
+    at = (proxy.hostname, proxy.port or _PORTS[proxy.scheme], outer)
+    if base.scheme == "http" or tls is None:
+        return _Way(*at, (credential,) if credential else (), absolute=True)
+    return _Way(*at, tunnel=_Tunnel(host, port, tls, credential))
+
+
+def _credential(proxy: SplitResult) -> bytes:
+    if proxy.username is None:
+        return b""
+    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+    return b"Proxy-Authorization: Basic " + b64encode(pair)
+
+
+_PORTS = {"http": 80, "https": 443}

@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy import observe
@@ -307,7 +307,7 @@ def two(folder: Path) -> tuple[Observer, Observer]:
     one.gauges = lambda counts: counts.set("lethe_ledger_up", 1)
     other.gauges = lambda counts: counts.set("lethe_ledger_up", 0)
     for observer in (one, other):
-        observer.save()
+        observer.save(observer.own())
     return one, other
 
 
@@ -328,7 +328,7 @@ def test_the_ledger_is_up_where_it_is_up_for_every_worker(tmp_path: Path) -> Non
     assert ["lethe_ledger_up 0.0"] == lines(one, "lethe_ledger_up", zeros=True)
 
     other.gauges = lambda counts: counts.set("lethe_ledger_up", 1)
-    other.save()
+    other.save(other.own())
 
     assert ["lethe_ledger_up 1.0"] == lines(one, "lethe_ledger_up", zeros=True)
 
@@ -359,7 +359,7 @@ def test_a_worker_that_was_only_slow_counts_again_once_it_writes(tmp_path: Path)
     aged(tmp_path / "102.numbers", observe.STALE + 1)
     assert 1 == value(one, "lethe_workers")
 
-    other.save()
+    other.save(other.own())
 
     assert 2 == value(one, "lethe_workers")
 
@@ -395,7 +395,7 @@ def test_numbers_that_cannot_be_written_are_a_fault_and_no_more(tmp_path: Path) 
     one, _ = two(tmp_path)
     shutil.rmtree(tmp_path)
 
-    one.save()
+    one.save(one.own())
     one.leave()
 
     assert 2 == value(one, 'lethe_faults_total{place="metrics"}')
@@ -419,7 +419,7 @@ def test_it_can_be_asked_while_it_counts(tmp_path: Path) -> None:
     try:
         for _ in range(40):
             observer.numbers()
-            observer.save()
+            observer.save(observer.own())
             assert 2 == sum(reader.numbers()["lethe_workers"].values())
     finally:
         done.set()
@@ -437,8 +437,8 @@ def test_one_line_an_exchange_is_written_off_the_path() -> None:
     observer.tell(replace(CHAT, id="x-2"))
     assert b"" == log.getvalue()
 
-    observer.write_lines()
-    observer.write_lines()
+    observer.write_lines(observer.taken_lines())
+    observer.write_lines(observer.taken_lines())
 
     rows = [orjson.loads(line) for line in log.getvalue().splitlines()]
     assert ["x-1", "x-2"] == [row["exchange"] for row in rows]
@@ -461,6 +461,6 @@ def test_a_log_that_cannot_be_written_loses_its_lines_and_counts_them() -> None:
     observer = Observer(None, FullDisk())
     observer.tell(CHAT)
 
-    observer.write_lines()
+    observer.write_lines(observer.taken_lines())
 
     assert ["lethe_log_lines_lost_total 1.0"] == lines(observer, "lethe_log_lines")

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
 from proxy.core.prefix import Cause, Finding
 from proxy.core.sent import Element, Part, Sent
 
@@ -59,8 +61,7 @@ class CacheRule:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cached:
+class Cached(msgspec.Struct, frozen=True, gc=False):
     """`expected` is None where nothing can be said of it; `missed` is None where all is as
     expected.
     """

@@ -13,9 +13,11 @@ The root of a chain carries the scope, so no link is ever shared between keys.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core import reasoning
 from proxy.core.sent import NO_TEXT, Element, Part
@@ -28,8 +30,7 @@ _ABSENT: tuple[Any, ...] = (None, "", [])
 _THOUGHT = (*reasoning.STRING_CARRIERS, *reasoning.LIST_CARRIERS, *reasoning.SEALED_MEMBERS)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of a request. Offsets are those of the body it was read from.
 
     `calls` are the ids of its tool calls, `answers` the id of the call that it answers. `kept` and
@@ -139,9 +140,7 @@ def _rendered(message: Mapping[str, Any]) -> int:
         size += len(canonical(content))
     for call in calls if isinstance(calls, list) else ():
         size += _CALL_FRAME + _rendered_call(call)
-    return size - sum(
-        len(_utf8(text)) for key, text in reasoning.texts_of(message) if key == "think"
-    )
+    return size - len(_utf8(reasoning.think_in(reasoning.first_text(content))))
 
 
 def _rendered_call(call: Any) -> int:

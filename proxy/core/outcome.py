@@ -5,9 +5,10 @@ come of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from proxy.core.expect import Cached
 from proxy.core.explain import NONE, Explanation
@@ -23,8 +24,7 @@ class Route(Enum):
     OWN = "own"
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
+class Pruned(msgspec.Struct, frozen=True):
     """What was decided and carried out on one chat request.
 
     `fresh` counts this turn's new verdicts by their name, `adopted` those of a conversation met in
@@ -49,8 +49,7 @@ class Pruned:
     cached: Cached | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
+class Timings(msgspec.Struct, frozen=True, gc=False):
     """Seconds. `overhead` is our own time until the request was forwarded; None where it never came
     so far.
     """
@@ -62,8 +61,7 @@ class Timings:
     total: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """One exchange. `ending` is from a closed list; `unread` says in a word why a chat body was not
     pruned.
     """
@@ -86,7 +84,7 @@ class Outcome:
     pruned: Pruned | None = None
     usage: Usage | None = None
     finish: str = ""
-    timings: Timings = field(default_factory=Timings)
+    timings: Timings = msgspec.field(default_factory=Timings)
     faults: tuple[str, ...] = ()
 
 
@@ -109,44 +107,45 @@ def as_line(outcome: Outcome) -> dict[str, Any]:
         "bytes_out": outcome.bytes_out,
         "ms": _milliseconds(outcome.timings),
     }
-    line |= {k: v for k, v in _odd(outcome).items() if v}
+    _add_odd(line, outcome)
     if outcome.pruned:
-        line |= _pruned(outcome.pruned)
-        if outcome.pruned.cached:
-            line["cache"] = _cached(outcome.pruned.cached)
+        _add_pruned(line, outcome.pruned)
     if outcome.usage:
         line["tokens"] = _tokens(outcome.usage)
     return line
 
 
-def _odd(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "unread": outcome.unread,
-        "error": outcome.error,
-        "retried": outcome.retried,
-        "finish": outcome.finish,
-        "faults": list(outcome.faults),
-    }
+def _add_odd(line: dict[str, Any], outcome: Outcome) -> None:
+    """What most exchanges have not."""
+    if outcome.unread:
+        line["unread"] = outcome.unread
+    if outcome.error:
+        line["error"] = outcome.error
+    if outcome.retried:
+        line["retried"] = True
+    if outcome.finish:
+        line["finish"] = outcome.finish
+    if outcome.faults:
+        line["faults"] = list(outcome.faults)
 
 
-def _pruned(pruned: Pruned) -> dict[str, Any]:
-    finding = pruned.finding
-    return {
-        "conversation": pruned.conversation,
-        "root": pruned.root,
-        "policy": pruned.policy,
-        "shared": pruned.shared,
-        "steps": {
-            "total": pruned.steps,
-            "fresh": dict(pruned.fresh),
-            "adopted": pruned.adopted,
-            "dropped": pruned.dropped,
-            "kept": pruned.kept,
-            "clamped": pruned.clamped,
-        },
-        "reasoning_bytes": {"dropped": pruned.dropped_bytes, "kept": pruned.kept_bytes},
-        "prefix": _prefix(finding, pruned.explained),
+def _add_pruned(line: dict[str, Any], pruned: Pruned) -> None:
+    line["conversation"] = pruned.conversation
+    line["root"] = pruned.root
+    line["policy"] = pruned.policy
+    line["shared"] = pruned.shared
+    line["steps"] = {
+        "total": pruned.steps,
+        "fresh": dict(pruned.fresh),
+        "adopted": pruned.adopted,
+        "dropped": pruned.dropped,
+        "kept": pruned.kept,
+        "clamped": pruned.clamped,
     }
+    line["reasoning_bytes"] = {"dropped": pruned.dropped_bytes, "kept": pruned.kept_bytes}
+    line["prefix"] = _prefix(pruned.finding, pruned.explained)
+    if pruned.cached:
+        line["cache"] = _cached(pruned.cached)
 
 
 def _prefix(finding: Finding, explained: Explanation) -> dict[str, Any]:

@@ -8,9 +8,10 @@ says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from hashlib import blake2b
 
@@ -40,7 +41,7 @@ class Policy:
             case Name.KEEP_LATEST:
                 return f"{self.name.value}:{self.window}"
             case Name.RANDOM:
-                return f"{self.name.value}:{self.share}"
+                return f"{self.name.value}:{self.share:f}"
             case _:
                 return str(self.name.value)
 
@@ -84,32 +85,32 @@ def parse(text: str) -> Policy:
     try:
         name = Name(head)
     except ValueError:
-        raise ValueError(f"policy {text!r} is unknown; known: {', '.join(NAMES)}") from None
+        raise ValueError(f"policy {text[:40]!r} is unknown; known: {', '.join(NAMES)}") from None
     match name:
         case Name.KEEP_LATEST:
             return Policy(name, window=_window(text, tail if colon else "1"))
         case Name.RANDOM:
             return Policy(name, share=_share(text, tail))
     if colon:
-        raise ValueError(f"policy {text!r}: {head} takes no value; write {head!r}")
+        raise ValueError(f"policy {text[:40]!r}: {head} takes no value; write {head!r}")
     return Policy(name)
 
 
 def _window(text: str, value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= 6 and 1 <= int(value) <= 100_000):
         raise ValueError(
-            f"policy {text!r}: want a whole number of steps from 1, as in keep_latest:1"
+            f"policy {text[:40]!r}: want a whole number of steps from 1, as in keep_latest:1"
         )
     return int(value)
 
 
+_SHARE = re.compile(r"(0|0?\.[0-9]{1,20}|1|1\.0{1,20})")
+
+
 def _share(text: str, value: str) -> Decimal:
-    try:
-        share = Decimal(value)
-    except InvalidOperation:
-        share = Decimal(-1)
-    if not (share.is_finite() and 0 <= share <= 1):
-        raise ValueError(f"policy {text!r}: want a share from 0 to 1, as in random:0.5")
+    share = Decimal(value) if _SHARE.fullmatch(value) else Decimal(-1)
+    if not 0 <= share <= 1:
+        raise ValueError(f"policy {text[:40]!r}: want a share from 0 to 1, as in random:0.5")
     return share
 
 

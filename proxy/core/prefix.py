@@ -8,8 +8,9 @@ element changed, it is a break with a cause from a closed list and the name of w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from proxy.core.sent import Element, Part, Sent
 
@@ -48,8 +49,7 @@ class By(Enum):
     NOBODY = "nobody"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, gc=False):
     """`element` is the index in prompt order of the first element that differs, None where none
     does.
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from proxy.core.wire import chat, scan
 from proxy.core.wire.chat import Edit
@@ -40,8 +41,7 @@ _thought = re.compile(_THOUGHT)
 _thoughts = re.compile(rf"\s*+((?:{_THOUGHT})++)")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, gc=False):
     """The reasoning of one message.
 
     `texts` are pairs of carrier and text. `size` is the length of the different texts in UTF-8

@@ -13,7 +13,6 @@ import json
 import re
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import brotli  # type: ignore[import-untyped]  # it comes without annotations
@@ -39,8 +38,7 @@ MOST_DECODED = 128 * 1024 * 1024
 """Bytes that one coded reply may unfold to."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """`arguments` is the text as the model wrote it: JSON, or cut off where the reply was."""
 
     id: str
@@ -48,8 +46,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """What was read of one reply.
 
     `carriers` are the wire's fields in which reasoning came (`content_parts` and `think` where it
@@ -141,6 +138,24 @@ class StreamReader(Gatherer):
 
 def read_body(body: bytes) -> Seen:
     """The reply in a body that was not streamed; an empty `Seen` where it is no JSON object."""
+    return _plain_body(body) or _odd_body(body)
+
+
+def _plain_body(body: bytes) -> Seen | None:
+    """The fast way to read a completion; None where the other must do."""
+    try:
+        chunk = _decode_body(body)
+        if not chunk.choices or chunk.error:
+            return None
+        reply = _Reply(whole=True)
+        reply.done = True
+        reply.take(chunk)
+        return reply.seen()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _odd_body(body: bytes) -> Seen:
     value = _object_in(body)
     if value is None:
         return Seen()
@@ -224,7 +239,18 @@ class _Chunk(msgspec.Struct, gc=False):
     error: Any = None
 
 
+class _Answer(_Choice, gc=False):
+    """A choice of a body that was not streamed."""
+
+    delta: _Delta | None = msgspec.field(default=None, name="message")
+
+
+class _Body(_Chunk, gc=False):
+    choices: list[_Answer] | None = None  # type: ignore[assignment]
+
+
 _decode = msgspec.json.Decoder(_Chunk).decode
+_decode_body = msgspec.json.Decoder(_Body).decode
 _CARRIERS = (
     "reasoning_content",
     "reasoning",

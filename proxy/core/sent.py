@@ -4,8 +4,9 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 NO_TEXT = bytes(8)
 """The digest of no text."""
@@ -21,8 +22,7 @@ class Part(Enum):
     MESSAGE = "x"
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(msgspec.Struct, frozen=True, gc=False):
     """One element of the outgoing prompt.
 
     `digest` (16 bytes) covers everything that is rendered, with what clients flip put aside (key
@@ -46,8 +46,7 @@ class Element:
     length: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """One request as it left, known by the link of its last message.
 
     `outgoing` is the rolling digest over all elements: equal digests, equal prompts. Token counts

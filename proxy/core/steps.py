@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.core.fingerprint import Message
 
 _RESULT_ROLES = frozenset({"tool", "function"})
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, gc=False):
     """`messages[first]` is the assistant's, `messages[first + 1 : end]` answer it.
 
     It is complete when the results of all its calls stand in the history; without calls, when a

@@ -20,8 +20,9 @@ construction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from proxy.core import fingerprint, policy, prefix, steps
 from proxy.core.artifact import Judgement
@@ -40,8 +41,7 @@ _LEADING = frozenset({"system", "developer"})
 Judge = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Judgement]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What was read of a body, up to the end of its last message: a later one may begin so."""
 
     head: Head
@@ -50,8 +50,7 @@ class Known:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """One request as it came. `leading` are the system messages before the first other one: they
     are no links.
 
@@ -81,8 +80,7 @@ class Turn:
         return tuple(m.link for m in self.messages[step.first : step.end])
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(msgspec.Struct, frozen=True):
     """A request as it leaves.
 
     `elements` are in prompt order, `outgoing` digests them all. `dropped` and `kept` count steps

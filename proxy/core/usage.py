@@ -20,17 +20,17 @@ largest holds. A count is a whole number from 0 to 10^12; booleans, strings and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 MOST_TOKENS = 10**12
 TICKS_PER_USD = 10**10
 """xAI's `cost_in_usd_ticks`, checked against its prices and recorded replies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens and money of one reply; `None` is unknown, 0 is a reported zero.
 
     `cache_write_1h` is the part of `cache_write` that stays for an hour, where that is told. `cost`

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from proxy.core.sent import Sent
 from proxy.ledger.codec import NO_PARENT, Codec

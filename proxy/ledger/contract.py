@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from proxy.core.sent import Sent
 from proxy.core.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True, gc=False):
     """One step: the links of its visible messages in chain order, and the verdict proposed for it.
 
     Without a verdict the step only asks what stands, and nothing is put.
@@ -28,8 +29,7 @@ class Offer:
     verdict: Verdict | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """What one turn asks of the ledger.
 
     `root` is the link of the first message, `conversation` that of the first assistant message
@@ -50,16 +50,15 @@ class Ask:
     setting: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """What holds. `verdicts` maps the first link of each offered step to the verdict in force; a
     step that only asked and bears none is absent.
 
-    `won` counts the offers that were put by this very call. `last_sent` is the record at the
-    deepest link of the chain that has one, else the one found by a hint (`by_hint` is then true),
-    else None. `setting` is the policy that the scope's key last set with `x-lethe-set-policy`, None
-    where it set none. `shared` is false where the store did not answer and only this worker's own
-    memory speaks.
+    `won` counts the offers that were put by this very call, `put` has their first links.
+    `last_sent` is the record at the deepest link of the chain that has one, else the one found
+    by a hint (`by_hint` is then true), else None. `setting` is the policy that the scope's key
+    last set with `x-lethe-set-policy`, None where it set none. `shared` is false where the store
+    did not answer and only this worker's own memory speaks.
     """
 
     verdicts: Mapping[bytes, Verdict]
@@ -69,10 +68,10 @@ class Settled:
     setting: str | None
     shared: bool
     tip: Sent | None = None
+    put: frozenset[bytes] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One message at rest: as it left, and as it came where that differs. JSON text, UTF-8
     bytes.
     """
@@ -82,8 +81,7 @@ class Entry:
     came: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """What one exchange leaves behind. `outcome` is a JSON-able account of the exchange (no text,
     no key).
 

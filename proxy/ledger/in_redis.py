@@ -18,9 +18,10 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from msgspec.structs import replace
 from redis import exceptions as trouble
 
 from proxy.core.verdict import Verdict

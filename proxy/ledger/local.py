@@ -120,13 +120,13 @@ class Memory:
         thread = self.touch(ask.scope, ask.root, ask.conversation)
         agreed = self._settings.get(ask.scope) == ask.setting
         verdicts: dict[bytes, Verdict] = {}
-        won = 0
+        put: set[bytes] = set()
         for offer in ask.offers:
             standing = self.standing(offer.links)
             if standing is None and offer.verdict is not None and agreed:
                 self.bear(thread, offer.links[-1], offer.verdict, True)
                 verdicts[offer.links[0]] = offer.verdict
-                won += 1
+                put.add(offer.links[0])
             elif standing is not None:
                 self.bear(thread, offer.links[-1], standing, False)
                 verdicts[offer.links[0]] = standing
@@ -135,7 +135,8 @@ class Memory:
         self.shrink(thread)
         return Settled(
             verdicts=verdicts,
-            won=won,
+            won=len(put),
+            put=frozenset(put),
             last_sent=(sent or by_hint or (0, None))[1],
             by_hint=by_hint is not None,
             setting=self._settings.get(ask.scope),

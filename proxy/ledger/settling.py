@@ -10,8 +10,9 @@ What the store holds and cannot be read counts as absent: the question is asked 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from proxy.core.sent import Sent
 from proxy.core.verdict import Verdict
@@ -33,7 +34,7 @@ class Settling:
         self._ask, self._memory, self._codec, self._keys, self._ttl = ask, memory, form, keys, ttl
         self._thread: Thread = memory.touch(ask.scope, ask.root, ask.conversation)
         self._verdicts: dict[bytes, Verdict] = {}
-        self._won = 0
+        self._put: set[bytes] = set()
         self._absent: list[bytes] = []
         self._local = memory.last_sent(ask)
         self._links = list(reversed(ask.chain[self._local[0] if self._local else 0 :]))
@@ -166,7 +167,8 @@ class Settling:
         last = offer.links[-1]
         standing = self._memory.standing(offer.links)
         if place == _PUT:
-            self._won += standing is None
+            if standing is None:
+                self._put.add(offer.links[0])
             standing = standing or offer.verdict
             if standing is not None:
                 self._memory.bear(self._thread, last, standing, True)
@@ -222,7 +224,14 @@ class Settling:
         self._memory.set_setting(self._ask.scope, self._setting)
         self._memory.shrink(self._thread)
         return Settled(
-            self._verdicts, self._won, sent, by_hint, self._setting, True, self._latest(sent)
+            self._verdicts,
+            len(self._put),
+            sent,
+            by_hint,
+            self._setting,
+            True,
+            self._latest(sent),
+            frozenset(self._put),
         )
 
     def _latest(self, sent: Sent | None) -> Sent | None:

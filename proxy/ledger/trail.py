@@ -8,18 +8,19 @@ for at most `REBASE` steps; then a record is kept whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from operator import attrgetter
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core.sent import Element, Sent
 
 REBASE = 64
 
-_identity = attrgetter(*(field.name for field in fields(Element)))
+_identity = attrgetter(*Element.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True, gc=False):
     """How a list of elements comes out of its parent's.
 
     It is `parent[:head] + fresh[:tail - head] + parent[tail:shared] + fresh[tail - head:]`: what
@@ -58,8 +59,7 @@ def difference(parent: tuple[Element, ...], elements: tuple[Element, ...]) -> Pa
     return Patch(head, tail, shared, elements[head:tail] + elements[shared:])
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
+class _Body(msgspec.Struct, frozen=True):
     parent: _Body | None
     depth: int
     patch: Patch

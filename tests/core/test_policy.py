@@ -68,7 +68,7 @@ def test_what_is_no_policy_is_told_with_what_is(text: str, wanted: str) -> None:
     with pytest.raises(ValueError, match="policy") as told:
         policy.parse(text)
 
-    assert repr(text) in str(told.value)
+    assert repr(text[:40]) in str(told.value)
     assert wanted in str(told.value)
 
 

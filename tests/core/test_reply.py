@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.core.reply import (
     MOST_CALLS,

@@ -97,11 +97,11 @@ async def test_a_request_leaves_as_it_was_given():
 
 
 @on_every_loop
-async def test_header_bytes_that_are_no_text_leave_as_latin_1():
+async def test_header_bytes_that_are_no_text_leave_as_they_came():
     async with between(ok) as (server, ask):
         await everything(await ask(headers=[(b"x-title", b"caf\xe9")]))
 
-    assert "café".encode() == server.requests[0].header(b"x-title")
+    assert b"caf\xe9" == server.requests[0].header(b"x-title")
 
 
 @on_every_loop
@@ -119,6 +119,14 @@ async def test_a_get_has_no_body_and_no_length():
         await everything(await ask("GET", None, []))
 
     assert [b"Host"] == [name for name, _ in server.requests[0].headers]
+
+
+@on_every_loop
+async def test_a_post_without_a_body_says_so():
+    async with between(ok) as (server, ask):
+        await everything(await ask("POST", None, []))
+
+    assert b"0" == server.requests[0].header(b"content-length")
 
 
 @on_every_loop
@@ -263,6 +271,39 @@ async def test_interim_replies_are_not_the_reply():
         reply = await ask()
 
         assert (200, b"{}") == (reply.status, await everything(reply))
+
+
+@on_every_loop
+async def test_a_second_reply_that_nobody_asked_for_is_heard_by_nobody():
+    async def script(wire: Wire) -> None:
+        one = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+        await wire.send(one + b"HTTP/1.1 500 No\r\nx-a: b\r\ncontent-length: 2\r\n\r\nno")
+        await wire.gone.wait()
+
+    async with between(script) as (server, ask):
+        for _ in range(2):
+            reply = await ask()
+            assert (200, b"{}", "complete") == (reply.status, await everything(reply), reply.ended)
+            assert [(b"content-length", b"2")] == reply.headers
+
+    assert 2 == server.connections
+
+
+@on_every_loop
+async def test_a_request_whose_reply_had_begun_is_not_sent_again():
+    async def script(wire: Wire) -> None:
+        if len(wire.upstream.requests) == 1:
+            return await ok(wire)
+        await wire.send(b"HTTP/1.1 200 OK\r\nx-a")
+        wire.close()
+        await wire.gone.wait()
+
+    async with between(script) as (server, ask):
+        await everything(await ask())
+        with pytest.raises(UpstreamUnreachable, match="^localhost broke off while it answered$"):
+            await ask(repeatable=True)
+
+    assert 2 == len(server.requests)
 
 
 @on_every_loop

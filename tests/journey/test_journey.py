@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import httpx
 import openai
 import pytest
 
+from tests.doors import redis_server as servers
 from tests.journey.provider import (
     DONE,
     USAGE,
@@ -249,6 +251,54 @@ async def test_an_upstream_that_refuses_the_question_is_asked_once_without_it(
     assert 3 == len(provider.came)
 
 
+async def test_a_refusal_that_is_about_something_else_switches_nothing_off(
+    client: httpx.AsyncClient,
+) -> None:
+    def picky(came: Came) -> Answer:
+        if b'"odd"' in came.body:
+            return Answer(400, chunks=(b'{"error":{"message":"unknown: include_usage"}}',))
+        return stream(chunk({"content": "x"}))
+
+    async with providing(picky) as provider, running(settings_for(provider.url)) as proxy:
+        refused = await post(client, proxy, request(0, stream=True, odd=1))
+        await post(client, proxy, request(1, stream=True))
+
+    assert 400 == refused.status_code
+    assert {"include_usage": True} == provider.last.json()["stream_options"]
+
+
+async def test_a_coded_body_that_is_sent_again_keeps_its_coding(client: httpx.AsyncClient) -> None:
+    def refuses(came: Came) -> Answer:
+        if "content-encoding" not in came.headers:
+            return Answer(400, chunks=(b'{"error":{"message":"unknown field stream_options"}}',))
+        return stream(chunk({"content": "x"}), usage=False)
+
+    coded = gzip.compress(request(0, stream=True))
+    async with providing(refuses) as provider, running(settings_for(provider.url)) as proxy:
+        reply = await post(client, proxy, coded, content_encoding="gzip")
+
+    assert 200 == reply.status_code
+    assert coded == provider.last.body
+    assert "gzip" == provider.last.headers["content-encoding"]
+
+
+async def test_a_coded_stream_is_not_held_back(client: httpx.AsyncClient) -> None:
+    parts = [gzip.compress(chunk({"content": str(n)})) for n in range(4)]
+
+    def codes(came: Came) -> Answer:
+        headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+        return Answer(headers=headers, chunks=tuple(parts), pause=0.05)
+
+    pieces = 0
+    async with providing(codes) as provider, running(settings_for(provider.url)) as proxy:
+        url = f"{proxy.url}/v1/chat/completions"
+        async with client.stream("POST", url, content=request(0, stream=True)) as reply:
+            async for _ in reply.aiter_raw():
+                pieces += 1
+
+    assert pieces >= 4
+
+
 # Headers and policies
 
 
@@ -446,6 +496,52 @@ async def test_the_log_has_one_line_an_exchange_and_never_text_or_key(
     assert ["chat", "chat", "chat", "pass"] == [line["route"] for line in lines]
     assert 60 == lines[0]["tokens"]["cache_read"]
     assert not [word for word in ("sk-test", "I think", "file_", "Do it") if word in text]
+
+
+async def test_words_that_are_no_unicode_hurt_no_exchange_and_no_metric(
+    client: httpx.AsyncClient, provider: Provider, tmp_path: Path
+) -> None:
+    log = tmp_path / "lethe.log"
+    body = b'{"model":"m\\ud83d","messages":[{"role":"user","content":"hi"}]}'
+    async with running(settings_for(provider.url, log=str(log))) as proxy:
+        reply = await post(client, proxy, body)
+        long = await post(client, proxy, request(0, model="x" * 5000))
+        numbers = await client.get(f"{proxy.admin}/metrics")
+
+    assert [200, 200, 200] == [reply.status_code, long.status_code, numbers.status_code]
+    assert "x" * 200 not in numbers.text
+    assert 2 == len(log.read_text().splitlines())
+
+
+async def test_a_scope_header_counts_for_nothing_on_the_admin_port(
+    client: httpx.AsyncClient, provider: Provider
+) -> None:
+    settings = settings_for(
+        provider.url, scope_header="x-user", environ={"LETHE_ADMIN_TOKEN": "operator"}
+    )
+    async with running(settings) as proxy:
+        await post(client, proxy, request(1), x_user="alice")
+        url = f"{proxy.admin}/lethe/conversations"
+        other = await client.get(url, headers={"authorization": "Bearer x", "x-user": "alice"})
+        same = await client.get(url, headers={"authorization": "Bearer alice"})
+        all_of_them = await client.get(url, headers={"authorization": "Bearer operator"})
+
+    assert [0, 0, 1] == [len(found.json()["conversations"]) for found in (other, same, all_of_them)]
+
+
+async def test_two_workers_count_a_step_once(client: httpx.AsyncClient, provider: Provider) -> None:
+    with servers.running(servers.valkey()) as server:
+        settings = settings_for(provider.url, redis=server.url)
+        async with running(settings) as one, running(settings) as two:
+            for count in range(4):
+                await post(client, (one, two)[count % 2], request(count), x_lethe_policy="drop")
+                await asyncio.sleep(0.05)
+            numbers = [(await client.get(f"{it.admin}/metrics")).text for it in (one, two)]
+
+    found = [
+        re.findall(r'lethe_steps_total{policy="drop",verdict="drop"} (\S+)', n) for n in numbers
+    ]
+    assert 3.0 == sum(float(value) for values in found for value in values)
 
 
 async def test_a_conversation_can_be_forgotten_by_its_key_and_by_no_other(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import replace
 from itertools import cycle, pairwise
 from typing import Any, ClassVar, Protocol
 
@@ -24,6 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )  # fmt: skip
+from msgspec.structs import replace
 
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 from proxy.ledger.contract import Ask, Offer, Record, Settled

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.cachemodel import Cache, Rule, size, split
+from proxy.core.headers import Headers
 from proxy.core.reply import StreamReader, read_body
 from proxy.errors import UpstreamUnreachable
 from proxy.replay.scripted_agent import run
@@ -26,7 +27,7 @@ from proxy.replay.scripted_wire import (
     spoken,
     usage_of,
 )
-from proxy.upstream import Headers, Target, Upstream
+from proxy.upstream import Target, Upstream
 
 ENGINE = Cache(Rule.PROMPT_AND_GENERATED)
 SCRIPT = (Answer("Hm …", "I look.", (Call("c1", "bash", '{"command":"ls"}'),)), Answer("", "Done."))

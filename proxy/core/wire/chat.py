@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -54,8 +53,7 @@ class Unreadable(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(msgspec.Struct, frozen=True, gc=False):
     """Replace the bytes from `start` to `end` of the body."""
 
     start: int
@@ -63,8 +61,7 @@ class Edit:
     text: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """`fields` holds the raw value of every top-level member but `messages`; `spans` the messages'
     ranges."""
 
@@ -72,8 +69,7 @@ class Layout:
     spans: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """What is known of a body's beginning: its first members, where the known messages end."""
 
     fields: Mapping[str, bytes]
@@ -144,12 +140,10 @@ def _placed(body: bytes, start: int, end: int) -> Sequence[Member] | None:
     for key, raw in decoded.items():
         literal = b'"%b":' % key.encode()
         value = at + len(literal)
-        if not body.startswith(literal, at):
+        if not (body.startswith(literal, at) and body.startswith(raw, value)):
             value = _value_start(body, value - 1)
-            if not body.startswith(literal[:-1], at):
+            if not (body.startswith(literal[:-1], at) and body.startswith(raw, value)):
                 return None
-        if not body.startswith(raw, value):
-            return None
         stop = value + len(memoryview(raw))
         found.append(Member(at, key, value, stop))
         at = stop + 1 if body.startswith(b',"', stop) else _value_start(body, stop)

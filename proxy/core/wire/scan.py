@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 MAX_MEMBERS = 10_000
 
@@ -33,8 +34,7 @@ class TooMany(Odd):
     """There are more members or elements than are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True, gc=False):
     """One member of an object: where its key begins, the key decoded, the range of its value."""
 
     at: int
