@@ -22,7 +22,7 @@ from proxy.core.sse import UsageFilter
 from proxy.core.turn import Turn, Unreadable
 from proxy.core.wire import chat as wire
 from proxy.doors import Doors
-from proxy.errors import BadHeader, Draining
+from proxy.errors import BadHeader, Draining, UpstreamUnreachable
 from proxy.keys import Caller, wanted_setting
 from proxy.prune import Pruning, prune
 from proxy.relay import BodyChunks, Receive, Send, Watch, read_body, relay_watched
@@ -100,10 +100,10 @@ async def passed(doors: Doors, request: Request, receive: Receive, send: Send) -
         if not has_body:
             await _to_its_end(body)
         async with Watch(body.receive) as watch:
-            reply = await doors.upstream.send(
+            reply = await answered(await doors.upstream.send(
                 doors.targets[up.name], request.method, url, headers,
                 body if has_body else None,
-            )  # fmt: skip
+            ))  # fmt: skip
             account.status = reply.status
             account.ending = await relay_watched(
                 watch, send, reply, wire_headers.returned(reply.headers), reply.status,
@@ -201,8 +201,8 @@ async def _forward(
     target = doors.targets[up.name]
     headers = _chat_headers(request, caller, ready)
     account.leaves(up)
-    reply = await doors.upstream.send(
-        target, request.method, url, headers, ready.body, repeatable=True
+    reply = await answered(
+        await doors.upstream.send(target, request.method, url, headers, ready.body, repeatable=True)
     )
     account.status = reply.status
     if not (ready.asks and reply.status == 400):
@@ -214,14 +214,22 @@ async def _forward(
     account.retried = True
     ready = replace(ready, body=ready.plain, asks=False, recoded=ready.plain_recoded)
     headers = _chat_headers(request, caller, ready)
-    reply = await doors.upstream.send(
-        target, request.method, url, headers, ready.body, repeatable=True
+    reply = await answered(
+        await doors.upstream.send(target, request.method, url, headers, ready.body, repeatable=True)
     )
     account.status = reply.status
     if reply.status != 400:
         # Only now is it known that the question was what it refused, and not something else.
         doors.state.refuses_usage[up.name] = doors.ticks() + REFUSAL_HOLDS
     return reply, ready
+
+
+async def answered(reply: Reply) -> Reply:
+    """A reply with a status that a client can get. Raises UpstreamUnreachable for any other."""
+    if 200 <= reply.status <= 599:
+        return reply
+    await reply.aclose()
+    raise UpstreamUnreachable(f"the upstream answered with status {reply.status}")
 
 
 class _Filter(UsageFilter):

@@ -6,10 +6,12 @@ lower case on the client's side and as they came on the upstream's. Nothing is j
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 Headers = list[tuple[bytes, bytes]]
 
+_control = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 # RFC 9110 § 7.6.1: the connection's own, whoever sent them. What `connection` names comes on top.
 _HOP_BY_HOP = frozenset(
     {
@@ -63,11 +65,13 @@ def forwarded(
 def returned(headers: Iterable[tuple[bytes, bytes]], *, length: bool = True) -> Headers:
     """The upstream's headers as the client gets them, names in lower case.
 
-    `length` false leaves `content-length` out, for a body that is edited on its way. An upstream's
+    A value that holds a control character is no header and goes (RFC 9110 § 5.5). `length` false leaves `content-length` out, for a body that is edited on its way. An upstream's
     own `x-lethe-*` (a second proxy behind this one) are left out: those a client reads are ours.
     """
     lower = [(name.lower(), value) for name, value in headers]
     out = _HOP_BY_HOP | _named(lower) | (frozenset() if length else _LENGTH)
+    if _control.search(b"".join([value for _, value in lower])):
+        lower = [pair for pair in lower if not _control.search(pair[1])]
     return [pair for pair in lower if pair[0] not in out and not pair[0].startswith(b"x-lethe-")]
 
 

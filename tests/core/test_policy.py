@@ -75,7 +75,7 @@ def test_what_is_no_policy_is_told_with_what_is(text: str, wanted: str) -> None:
 policies = st.one_of(
     st.sampled_from([Policy(n) for n in (Name.KEEP, Name.DROP, Name.AFTER_ARTIFACT, Name.OFF)]),
     st.builds(lambda n: Policy(Name.KEEP_LATEST, window=n), st.integers(1, 100_000)),
-    st.builds(lambda p: Policy(Name.RANDOM, share=p), st.decimals(0, 1)),
+    st.builds(lambda p: Policy(Name.RANDOM, share=p), st.decimals(0, 1, places=6)),
 )
 
 
