@@ -18,9 +18,12 @@ from proxy.core import turn
 from proxy.core.sent import Element
 from proxy.core.turn import Known, Turn
 
-MAX_MESSAGES = 60_000
-"""Messages held over all entries; one takes about 0.7 KB, and turns of one conversation share them.
+MAX_BYTES = 24 << 20
+"""What all entries may hold, estimated from above: turns of one conversation share their
+messages.
 """
+_MESSAGE = 700
+"""Bytes that one message takes: measured, and rounded up."""
 MAX_TOOLS = 256
 FIRST_MARK = 512
 
@@ -39,6 +42,7 @@ def marks(limit: int) -> tuple[int, ...]:
 class _Entry(msgspec.Struct, frozen=True):
     known: Known
     whole: bytes
+    weight: int
 
 
 class Memo:
@@ -46,10 +50,10 @@ class Memo:
     collisions.
     """
 
-    def __init__(self, seed: int, max_body: int, max_messages: int = MAX_MESSAGES) -> None:
+    def __init__(self, seed: int, max_body: int, max_bytes: int = MAX_BYTES) -> None:
         self._seed = seed
         self._marks = marks(max_body)
-        self._max = max_messages
+        self._max = max_bytes
         self._held = 0
         self._entries: OrderedDict[tuple[bytes, bytes], _Entry] = OrderedDict()
         self._tools: OrderedDict[bytes, tuple[Element, ...]] = OrderedDict()
@@ -107,11 +111,20 @@ class Memo:
             return
         whole = xxh3_128_digest(memoryview(it.body)[: known.head.end], self._seed)
         self._drop(self._entries.pop((it.scope, key), None))
-        self._entries[(it.scope, key)] = _Entry(known, whole)
-        self._held += len(known.messages)
+        weight = _weight(known)
+        if weight > self._max // 4:
+            return
+        self._entries[(it.scope, key)] = _Entry(known, whole, weight)
+        self._held += weight
         while self._held > self._max and len(self._entries) > 1:
             self._drop(self._entries.popitem(last=False)[1])
 
     def _drop(self, entry: _Entry | None) -> None:
         if entry:
-            self._held -= len(entry.known.messages)
+            self._held -= entry.weight
+
+
+def _weight(known: Known) -> int:
+    """The members before the messages are kept as they came, tools among them."""
+    fields = sum(map(len, known.head.fields.values()))
+    return fields + _MESSAGE * (len(known.leading) + len(known.messages))

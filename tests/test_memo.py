@@ -104,15 +104,23 @@ def test_short_bodies_and_those_without_messages_are_not_held() -> None:
     assert not held._entries
 
 
-def test_it_holds_no_more_messages_than_it_may() -> None:
-    held = Memo(1, 1 << 20, max_messages=40)
+def test_it_holds_no_more_than_it_may() -> None:
+    held = Memo(1, 1 << 20, max_bytes=100_000)
     for n in range(5, 30):
         held.read(conversation(n, n=n), SCOPES[n % 2])
-        assert held._held == sum(len(entry.known.messages) for entry in held._entries.values())
-        assert held._held <= 40
+        assert held._held == sum(entry.weight for entry in held._entries.values())
+        assert 0 < held._held <= 100_000
 
-    assert held.read(conversation(60), SCOPES[0]) == turn.read(conversation(60), SCOPES[0])
-    assert 60 == held._held
+
+def test_what_stands_before_the_messages_is_weighed_and_the_largest_not_held() -> None:
+    held = Memo(1, 1 << 20, max_bytes=100_000)
+    for size in (1_000, 10_000, 60_000):
+        body = json.dumps(
+            {"tools": ["x" * size], "messages": [{"role": "user", "content": "go"}]}
+        ).encode()
+        assert turn.read(body, SCOPES[0]) == held.read(body, SCOPES[0])
+
+    assert 11_000 < held._held < 20_000
 
 
 def test_a_body_beyond_the_last_mark_is_read_all_the_same() -> None:

@@ -108,7 +108,7 @@ def _read(body: bytes, start: int, end: int, before: bytes, message: Mapping[str
         kept = _with_reasoning(bare, message, found.size)
         dropped = bare if found.edits else kept
     return Message(
-        start, end, role, digest(before, said), _calls(message), _text(message.get("tool_call_id")),
+        start, end, role, digest(before, said), _calls(message), _id(message.get("tool_call_id")),
         found.edits, found.slots, found.sealed, kept, dropped,
     )  # fmt: skip
 
@@ -121,6 +121,7 @@ def _with_reasoning(bare: Element, message: Mapping[str, Any], size: int) -> Ele
     return replace(bare, digest=whole, reasoning=size, size=bare.size + size)
 
 
+_LONGEST_ID = 128
 _FRAME = 32
 """Bytes that a template puts around one message: ChatML's tags, role and line ends."""
 _CALL_FRAME = 52
@@ -304,7 +305,13 @@ def _calls(message: Mapping[str, Any]) -> tuple[str, ...]:
     calls = message.get("tool_calls")
     if not isinstance(calls, list) or not calls:
         return ("",) if isinstance(message.get("function_call"), dict) else ()
-    return tuple([_text(call.get("id")) if isinstance(call, dict) else "" for call in calls])
+    return tuple([_id(call.get("id")) if isinstance(call, dict) else "" for call in calls])
+
+
+def _id(value: Any) -> str:
+    """An id as it is kept; a very long one by its digest, which tells it apart as well."""
+    text = _text(value)
+    return text if len(text) <= _LONGEST_ID else digest(_utf8(text)).hex()
 
 
 def canonical(value: Any) -> bytes:

@@ -65,8 +65,9 @@ def forwarded(
 def returned(headers: Iterable[tuple[bytes, bytes]], *, length: bool = True) -> Headers:
     """The upstream's headers as the client gets them, names in lower case.
 
-    A value that holds a control character is no header and goes (RFC 9110 § 5.5). `length` false leaves `content-length` out, for a body that is edited on its way. An upstream's
-    own `x-lethe-*` (a second proxy behind this one) are left out: those a client reads are ours.
+    A value that holds a control character is no header and goes (RFC 9110 § 5.5). `length` false
+    leaves `content-length` out, for a body that is edited on its way. An upstream's own
+    `x-lethe-*` (a second proxy behind this one) are left out: those a client reads are ours.
     """
     lower = [(name.lower(), value) for name, value in headers]
     out = _HOP_BY_HOP | _named(lower) | (frozenset() if length else _LENGTH)
