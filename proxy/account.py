@@ -11,16 +11,16 @@ from typing import Any
 
 import orjson
 
-from proxy.core import echo, expect
+from proxy.core import echo, expect, pricing
 from proxy.core.expect import Cached, CacheRule, Reuse
 from proxy.core.headers import Headers
-from proxy.core.outcome import Outcome, Route, Timings
+from proxy.core.outcome import Money, Outcome, Route, Timings
 from proxy.core.reply import Seen
 from proxy.core.usage import Usage
 from proxy.doors import Doors
 from proxy.errors import ClientGone, Draining, InternalError, ProxyError
 from proxy.keys import Caller
-from proxy.prune import Pruning, record
+from proxy.prune import Pruning, dropped_tokens, record
 from proxy.relay import Ending, Send
 from proxy.settings import UpstreamSettings
 from proxy.tap import Tap
@@ -217,6 +217,20 @@ class Account:
             finish=told_of(seen.finish_reason) if seen else "",
             timings=self._timings(),
             faults=tuple(self._faults),
+            money=self._money(seen),
+        )
+
+    def _money(self, seen: Seen | None) -> Money | None:
+        """What it came to; None where the model has no price or nothing was answered well."""
+        prices = self._doors.prices.of(self.model)
+        pruning, up = self.pruning, self._up
+        if prices is None or pruning is None or up is None or seen is None or self.status >= 300:
+            return None
+        rule = self._doors.cache_rules[up.name]
+        return Money(
+            pricing.cost(seen.usage, prices),
+            pricing.saving(dropped_tokens(pruning), rule, prices),
+            pricing.rebuilt(pruning.explained.rebuilt or 0, prices),
         )
 
     def _timings(self) -> Timings:

@@ -8,7 +8,6 @@ import asyncio
 import ctypes
 import gc
 import secrets
-import signal
 import socket
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any, BinaryIO
 
 import uvicorn
 
-from proxy import routes
+from proxy import routes, server
 from proxy.core import contract
 from proxy.doors import Doors, State
 from proxy.errors import SettingsError
@@ -31,9 +30,10 @@ from proxy.ledger import in_memory
 from proxy.ledger.contract import Ledger
 from proxy.memo import Memo
 from proxy.observe import Counts, Observer
+from proxy.prices import Prices
 from proxy.settings import Settings, UpstreamSettings, artifact_rules
 from proxy.upstream import Target, Upstream
-from proxy.workers import Workers
+from proxy.workers import Alone, Overseer, Workers
 
 _SAVE_EVERY = 1.0
 _WRITE_EVERY = 0.2
@@ -79,6 +79,7 @@ def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doo
             **{k.alias: artifact_rules(settings, k) for k in settings.keys},
         },
         cache_rules={up.name: contract.rule_for(up.contract, up.url) for up in settings.upstreams},
+        prices=Prices(settings),
         memo=Memo(secrets.randbits(63), settings.max_body_bytes),
         ledger=ledger,
         upstream=Upstream(targets.values(), clock=time.monotonic),
@@ -168,7 +169,7 @@ class _Server(uvicorn.Server):
 
 def _config(settings: Settings, app: Any) -> uvicorn.Config:
     return uvicorn.Config(
-        app, http="httptools", loop="none", lifespan="off", access_log=False, log_config=None,
+        app, http=server.Protocol, loop="none", lifespan="off", access_log=False, log_config=None,
         server_header=False, date_header=False, proxy_headers=False, ws="none",
         timeout_graceful_shutdown=max(1, round(settings.drain_timeout)), timeout_keep_alive=75,
         h11_max_incomplete_event_size=None, backlog=2048,
@@ -184,13 +185,14 @@ async def serving(
         _Server(_config(doors.settings, routes.main(doors))),
         _Server(_config(doors.settings, routes.admin(doors))),
     ]
-    async with asyncio.TaskGroup() as group:
-        for server, listener in zip(servers, (main, admin), strict=True):
-            group.create_task(server.serve(sockets=[listener]))
-        try:
-            yield servers
-        finally:
-            stop(doors, servers)
+    with server.quiet():
+        async with asyncio.TaskGroup() as group:
+            for one, listener in zip(servers, (main, admin), strict=True):
+                group.create_task(one.serve(sockets=[listener]))
+            try:
+                yield servers
+            finally:
+                stop(doors, servers)
 
 
 @asynccontextmanager
@@ -208,26 +210,27 @@ def stop(doors: Doors, servers: Sequence[uvicorn.Server]) -> None:
     """Take no more; said twice, wait for nothing."""
     again = doors.state.draining
     doors.state.draining = True
-    for server in servers:
-        server.should_exit = True
-        server.force_exit = again
+    for it in servers:
+        it.should_exit = True
+        it.force_exit = again
 
 
 async def serve_sockets(
-    settings: Settings, main: socket.socket, admin: socket.socket, folder: Path | None
+    settings: Settings,
+    main: socket.socket,
+    admin: socket.socket,
+    folder: Path | None,
+    overseer: Overseer,
 ) -> None:
-    """One worker: both ports, until a signal tells it to stop; then what has begun may end."""
+    """One worker: both ports, until it is told to stop; then what has begun may end."""
     told = asyncio.Event()
     async with opened(settings, folder) as doors, serving(doors, main, admin) as servers:
-        loop = asyncio.get_running_loop()
 
-        def on_signal() -> None:
-            if told.is_set():
-                stop(doors, servers)
+        def at_once() -> None:
             told.set()
+            stop(doors, servers)
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, on_signal)
+        overseer.heed(told.set, at_once)
         _freeze()
         await told.wait()
 
@@ -252,12 +255,14 @@ def _tune_malloc() -> None:
     mallopt(m_trim_threshold, 48 << 20)
 
 
-def run_worker(settings: Settings, folder: Path | None, sockets: list[socket.socket]) -> None:
+def run_worker(
+    settings: Settings, folder: Path | None, sockets: list[socket.socket], overseer: Overseer
+) -> None:
     """One worker process, to its end."""
     _tune_malloc()
     main, admin = sockets
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve_sockets(settings, main, admin, folder))
+        runner.run(serve_sockets(settings, main, admin, folder, overseer))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -297,7 +302,7 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     announce(_address(main), _address(admin))
     try:
         if settings.workers == 1:
-            run_worker(settings, None, [main, admin])
+            run_worker(settings, None, [main, admin], Alone())
         else:
             _serve_many(settings, [main, admin])
     finally:

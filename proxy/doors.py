@@ -13,6 +13,7 @@ from proxy.keys import Keyring
 from proxy.ledger.contract import Ledger
 from proxy.memo import Memo
 from proxy.observe import Observer
+from proxy.prices import Prices
 from proxy.settings import Settings
 from proxy.upstream import Target, Upstream
 
@@ -38,6 +39,7 @@ class Doors:
     targets: Mapping[str, Target]
     rules: Mapping[str, Rules]
     cache_rules: Mapping[str, CacheRule | None]
+    prices: Prices
     memo: Memo
     ledger: Ledger
     upstream: Upstream

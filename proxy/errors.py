@@ -4,6 +4,8 @@ ProxyError
 ├── SettingsError          the process does not start
 ├── LedgerError            503   the admin port alone: an exchange goes on by law 6
 ├── BodyTooLarge           413
+├── HeadersTooLarge        431
+├── RequestTooSlow         408
 ├── KeyUnknown             401   only where virtual keys are on
 ├── KeyDenied              403   the key may not do this (set a policy, see another scope)
 ├── BadHeader              400   an x-lethe-* header that cannot be read
@@ -52,6 +54,20 @@ class BodyTooLarge(ProxyError):
     status = 413
     type = "invalid_request_error"
     code = "body_too_large"
+
+
+class HeadersTooLarge(ProxyError):
+    status = 431
+    type = "invalid_request_error"
+    code = "headers_too_large"
+
+
+class RequestTooSlow(ProxyError):
+    """The client did not send what it had begun."""
+
+    status = 408
+    type = "invalid_request_error"
+    code = "request_too_slow"
 
 
 class KeyUnknown(ProxyError):

@@ -191,6 +191,37 @@ FAMILIES: tuple[Family, ...] = (
         ("policy", "kind"),
     ),
     Family(
+        "lethe_cost_dollars_total",
+        "counter",
+        "What exchanges came to, by part, at the configured prices.",
+        ("part", "key"),
+        most=80,
+    ),
+    Family(
+        "lethe_saved_dollars_total",
+        "counter",
+        "Mechanical saving: the same requests with their reasoning would have cost more by this.",
+        ("policy",),
+    ),
+    Family(
+        "lethe_lost_dollars_total",
+        "counter",
+        "Mechanical loss: the same requests with their reasoning would have cost less by this.",
+        ("policy",),
+    ),
+    Family(
+        "lethe_prefix_rebuilt_dollars_total",
+        "counter",
+        "What it cost that cached tokens had to be processed anew, estimated.",
+        ("cause", "by"),
+    ),
+    Family(
+        "lethe_unpriced_total",
+        "counter",
+        "Answered chat exchanges whose model fits none of the configured prices.",
+        zeros=((),),
+    ),
+    Family(
         "lethe_unreadable_total",
         "counter",
         "Chat requests that went upstream unread, by reason.",
@@ -377,6 +408,7 @@ def count(counts: Counts, models: Vocabulary, keys: Vocabulary, outcome: Outcome
     _count_pruned(counts, outcome, model, key)
     _count_cached(counts, outcome, model, key)
     _count_policy(counts, outcome)
+    _count_money(counts, outcome, key)
 
 
 def _status(status: int) -> str:
@@ -453,6 +485,25 @@ def _count_policy(counts: Counts, outcome: Outcome) -> None:
     counts.add("lethe_policy_tokens_total", (policy, "output"), usage.output)
     if usage.reasoning is not None:
         counts.add("lethe_policy_tokens_total", (policy, "reasoning"), usage.reasoning)
+
+
+def _count_money(counts: Counts, outcome: Outcome, key: str) -> None:
+    money, pruned = outcome.money, outcome.pruned
+    if pruned is None or outcome.usage is None:
+        return
+    if money is None:
+        counts.add("lethe_unpriced_total")
+        return
+    policy = pruned.policy.partition(":")[0]
+    if money.saving:
+        sign = "saved" if money.saving > 0 else "lost"
+        counts.add(f"lethe_{sign}_dollars_total", (policy,), float(abs(money.saving)))
+    if pruned.finding.is_break:
+        where = (pruned.finding.cause.value, pruned.finding.by.value)
+        counts.add("lethe_prefix_rebuilt_dollars_total", where, float(money.rebuilt))
+    if money.cost is not None:
+        for part in ("input", "cache_read", "cache_write", "output"):
+            counts.add("lethe_cost_dollars_total", (part, key), float(getattr(money.cost, part)))
 
 
 def add_up(many: Iterable[Numbers]) -> Numbers:

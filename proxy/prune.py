@@ -17,6 +17,7 @@ from proxy.core.expect import Cached, Reuse
 from proxy.core.explain import Explanation
 from proxy.core.policy import Name, Policy
 from proxy.core.prefix import Cause
+from proxy.core.pricing import Dropped
 from proxy.core.sent import Element, Part, Sent
 from proxy.core.turn import Sealed, Turn
 from proxy.core.verdict import Verdict
@@ -88,6 +89,28 @@ async def prune(
     adopted = len(offers) if settled.last_sent is None and len(offers) > 1 else 0
     explained = await _explained(doors, it, up, sealed.basis, sealed)
     return Pruning(it, rule, settled, sealed, hints, fresh, adopted, waited, explained)
+
+
+def dropped_tokens(it: Pruning) -> Dropped:
+    """What left this request, in tokens, estimated: of steps that the last one held already, of
+    those that are new, and what else the new ones say.
+    """
+    sealed, rows = it.sealed, it.turn.messages
+    front = len(sealed.elements) - len(rows)
+    known = len(sealed.basis.elements) - front if sealed.basis else len(rows)
+    gone = [
+        message
+        for message, element in zip(rows[known:], sealed.elements[front + known :], strict=False)
+        if message.edits and element is not message.kept
+    ]
+    now = sum(message.kept.reasoning for message in gone)
+    behind = sum(message.dropped.size for message in gone)
+    return Dropped(_tokens(sealed.dropped_bytes - now), _tokens(now), _tokens(behind))
+
+
+def _tokens(size: int) -> int:
+    """Four bytes a token: an estimate."""
+    return size // 4
 
 
 async def _explained(

@@ -8,11 +8,13 @@ stand in the file: it names the environment variables that hold them. All compla
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from decimal import Decimal
 from difflib import get_close_matches
 from hashlib import sha256
 from ipaddress import ip_address
@@ -115,6 +117,13 @@ def _sha256(value: Any) -> str:
     raise ValueError('wanted the key\'s SHA-256 in 64 hex digits: printf %s "$KEY" | sha256sum')
 
 
+def _price(value: Any) -> Decimal:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value >= 0 and math.isfinite(value):
+            return Decimal(str(value))
+    raise wanted(value, "dollars a million tokens, 0 or more")
+
+
 def _digest(key: str) -> str:
     return sha256(key.strip().encode()).hexdigest()
 
@@ -156,6 +165,7 @@ Policies = Annotated[tuple[tuple[str, str], ...], Kind(_policies)]
 Url = Annotated[str, Kind(_upstream_url)]
 RedisUrl = Annotated[str, Kind(_redis_url)]
 Variable = Annotated[str, Kind(_variable)]
+Price = Annotated[Decimal, Kind(_price)]
 Sha256 = Annotated[str, Kind(_sha256)]
 Regex = Annotated[str, Kind(_regex)]
 File = Annotated[str, Kind(_file)]
@@ -289,6 +299,28 @@ class KeySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PriceSettings:
+    """What a model costs, in dollars a million tokens. A model that none fits is told as
+    unpriced.
+    """
+
+    model: Text
+    """Model name pattern (`*`, `?`, `[…]`); the first that fits counts."""
+
+    input: Price
+    """Input that is neither read from a cache nor written to one."""
+
+    cache_read: Price
+    """Input read from a cache."""
+
+    output: Price
+    """Output, reasoning included."""
+
+    cache_write: Price = Decimal(0)
+    """Input written to a cache, where the provider bills that; 0 where it does not."""
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """Where verdicts and what was sent live."""
 
@@ -418,6 +450,7 @@ class Settings:
 
     upstreams: tuple[UpstreamSettings, ...] = ()
     keys: tuple[KeySettings, ...] = ()
+    prices: tuple[PriceSettings, ...] = ()
 
 
 # What becomes of them

@@ -28,7 +28,7 @@ OWN = {"job", "instance"}
 """Labels that Prometheus gives to all that it scrapes."""
 PER_SECOND = {"reqps", "cps", "Bps", "count:tokens/s", "count:steps/s"}
 OF_RATIOS = {"percentunit", "count:tokens/step", "short"}
-UNITS = PER_SECOND | OF_RATIOS | {"s", "none", "count:tokens"}
+UNITS = PER_SECOND | OF_RATIOS | {"s", "none", "count:tokens", "currencyUSD"}
 
 each_dashboard = pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 
@@ -97,7 +97,9 @@ def test_a_unit_fits_what_its_query_measures(path: Path) -> None:
     for panel in panels(path):
         unit = panel["fieldConfig"]["defaults"]["unit"]
         for query in [target["expr"] for target in panel["targets"]]:
-            if "histogram_quantile" in query:
+            if "dollars" in query:
+                assert "currencyUSD" == unit, panel["title"]
+            elif "histogram_quantile" in query:
                 assert "s" == unit, panel["title"]
             elif " / " in query:
                 assert unit in OF_RATIOS, panel["title"]

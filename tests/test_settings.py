@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 import re
 import tomllib
+from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -470,6 +471,26 @@ def test_a_key_adds_to_what_is_set_for_all_and_has_the_last_word(tmp_path: Path)
     assert "note" in settings.artifact_rules(found).writing_tools
 
 
+def test_prices_are_kept_as_they_are_written(tmp_path: Path) -> None:
+    row = '[[price]]\nmodel = "v4*"\ninput = 1.32\ncache_read = 0.003625\noutput = 3.96\n'
+
+    (found,) = of_file(tmp_path, f'[[upstream]]\nurl = "http://a"\n{row}').prices
+
+    assert [Decimal("1.32"), Decimal("0.003625"), Decimal("3.96"), Decimal(0)] == [
+        found.input, found.cache_read, found.output, found.cache_write
+    ]  # fmt: skip
+
+
+def test_a_price_that_is_none_is_refused(tmp_path: Path) -> None:
+    row = '[[price]]\nmodel = "v4*"\ninput = -1\ncache_read = true\n'
+
+    with pytest.raises(SettingsError) as told:
+        of_file(tmp_path, f'[[upstream]]\nurl = "http://a"\n{row}')
+
+    for key in ("input", "cache_read", "output"):
+        assert f"[[price]] 1 {key}:" in str(told.value)
+
+
 # The value
 
 
@@ -499,7 +520,7 @@ def test_the_file_holds_every_key_at_its_default_and_no_other() -> None:
     assert_holds(Settings, raw)
 
 
-EXAMPLES = {"url", "alias", "model_policies"}
+EXAMPLES = {"url", "alias", "model_policies", "model", "input", "cache_read", "output"}
 
 
 def assert_holds(cls: type, raw: dict[str, Any]) -> None:

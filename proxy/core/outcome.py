@@ -5,6 +5,7 @@ come of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 from proxy.core.expect import Cached
 from proxy.core.explain import NONE, Explanation
 from proxy.core.prefix import Finding
+from proxy.core.pricing import Cost
 from proxy.core.usage import Usage
 
 
@@ -61,6 +63,16 @@ class Timings(msgspec.Struct, frozen=True, gc=False):
     total: float = 0.0
 
 
+class Money(msgspec.Struct, frozen=True):
+    """Dollars. `cost` is None where the provider did not report what it takes to tell. `saving` is
+    mechanical: it holds the continuation fixed; a loss is negative. `rebuilt` is what a break cost.
+    """
+
+    cost: Cost | None
+    saving: Decimal
+    rebuilt: Decimal
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """One exchange. `ending` is from a closed list; `unread` says in a word why a chat body was not
     pruned.
@@ -86,6 +98,7 @@ class Outcome(msgspec.Struct, frozen=True):
     finish: str = ""
     timings: Timings = msgspec.field(default_factory=Timings)
     faults: tuple[str, ...] = ()
+    money: Money | None = None
 
 
 def as_line(outcome: Outcome) -> dict[str, Any]:
@@ -112,7 +125,18 @@ def as_line(outcome: Outcome) -> dict[str, Any]:
         _add_pruned(line, outcome.pruned)
     if outcome.usage:
         line["tokens"] = _tokens(outcome.usage)
+    if outcome.money:
+        line["dollars"] = _dollars(outcome.money)
     return line
+
+
+def _dollars(money: Money) -> dict[str, float | None]:
+    """Rounded here, for display; an estimate rests on four bytes a token."""
+    return {
+        "cost": None if money.cost is None else round(float(money.cost.total), 9),
+        "saved_estimated": round(float(money.saving), 9),
+        "rebuilt_estimated": round(float(money.rebuilt), 9),
+    }
 
 
 def _add_odd(line: dict[str, Any], outcome: Outcome) -> None:

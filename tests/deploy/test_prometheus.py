@@ -210,7 +210,10 @@ async def scene(folder: Path, store: servers.Server) -> AsyncIterator[tuple[Prom
     """A provider, the proxy before it with its ledger in a store, and Prometheus."""
     async with providing(answers) as provider:
         file = folder / "lethe.toml"
-        file.write_text(f'[[upstream]]\nurl = "{provider.url}"\ncontract = "deepseek"\n')
+        file.write_text(
+            f'[[upstream]]\nurl = "{provider.url}"\ncontract = "deepseek"\n'
+            '[[price]]\nmodel = "*"\ninput = 2\ncache_read = 0.1\noutput = 10\n'
+        )
         environ = {"LETHE_ADMIN_TOKEN": "admin-token"}
         settings = settings_for(None, file, environ=environ, redis=store.url)  # type: ignore[arg-type]
         async with running(settings) as proxy:

@@ -557,6 +557,28 @@ async def test_a_conversation_can_be_forgotten_by_its_key_and_by_no_other(
     assert [404, 204, 404] == [other.status_code, mine.status_code, again.status_code]
 
 
+async def test_what_it_came_to_is_told_at_the_configured_prices(
+    client: httpx.AsyncClient, provider: Provider, tmp_path: Path
+) -> None:
+    file, log = tmp_path / "lethe.toml", tmp_path / "lethe.log"
+    price = 'model = "m"\ninput = 2.0\ncache_read = 0.1\ncache_write = 2.5\noutput = 10.0\n'
+    file.write_text(f'log = "{log}"\n[[upstream]]\nurl = "{provider.url}"\n[[price]]\n{price}')
+    settings = settings_for(None, file, log=None)  # type: ignore[arg-type]
+    async with running(settings) as proxy:
+        for count in range(3):
+            await post(client, proxy, request(count), x_lethe_policy="drop")
+        await post(client, proxy, request(0, model="unknown"))
+        numbers = (await client.get(f"{proxy.admin}/metrics")).text
+
+    told = [json.loads(line).get("dollars") for line in log.read_text().splitlines()]
+    # 40 uncached at $2, 60 read at $0.10, 10 out at $10, a million.
+    assert [0.000186] * 3 == [line["cost"] for line in told[:3]]
+    assert 0 < told[2]["saved_estimated"]
+    assert told[3] is None
+    assert "lethe_unpriced_total 1.0" in numbers
+    assert 'lethe_cost_dollars_total{key="",part="output"} 0.0003' in numbers
+
+
 # The official SDK
 
 
