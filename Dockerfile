@@ -4,7 +4,7 @@ FROM python:3.13-slim-trixie AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY proxy ./proxy
-RUN pip wheel --no-cache-dir --wheel-dir /wheels .
+RUN pip wheel --no-cache-dir --wheel-dir /wheels '.[encryption]'
 
 FROM python:3.13-slim-trixie
 LABEL org.opencontainers.image.title="Lethe" \
@@ -12,7 +12,7 @@ LABEL org.opencontainers.image.title="Lethe" \
       org.opencontainers.image.licenses="MIT"
 # The wheels are lent for this one step: no compiler, no cache and no second copy stay in the image.
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links=/wheels lethe-proxy \
+    pip install --no-cache-dir --no-index --find-links=/wheels 'lethe-proxy[encryption]' \
     && groupadd --system --gid 10001 lethe \
     && useradd --system --uid 10001 --gid lethe --no-create-home --shell /usr/sbin/nologin lethe
 COPY config /etc/lethe

@@ -15,7 +15,7 @@ $(BIN)/lethe: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/lethe
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,engine]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 demo: $(BIN)/lethe  ## a scripted agent through the real proxy under four policies: no key, no network

@@ -37,6 +37,7 @@ from proxy.workers import Alone, Overseer, Workers
 
 _SAVE_EVERY = 1.0
 _WRITE_EVERY = 0.2
+_CUT_SECONDS = 2.0
 
 
 @asynccontextmanager
@@ -193,6 +194,16 @@ async def serving(
                 yield servers
             finally:
                 stop(doors, servers)
+        await _cut(servers)
+
+
+async def _cut(servers: Sequence[uvicorn.Server]) -> None:
+    """What is to wait no longer ends here, where its account can still be told."""
+    left = [task for it in servers for task in it.server_state.tasks]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=_CUT_SECONDS)
 
 
 @asynccontextmanager

@@ -22,8 +22,6 @@ from rich.table import Table
 from proxy import __version__, app, views
 from proxy.core import policy
 from proxy.errors import ProxyError, SettingsError
-from proxy.replay import demo as demonstration
-from proxy.replay import demo_report
 from proxy.settings import Settings, load
 
 cli = typer.Typer(
@@ -176,6 +174,9 @@ def demo(
     seed: Annotated[int, typer.Option(help="Another seed, other texts.")] = 1,
 ) -> None:
     """See it work: a scripted agent through the real proxy, no key, no network."""
+    from proxy.replay import demo as demonstration  # only here: serving has no use for it
+    from proxy.replay import demo_report
+
     names = demonstration.POLICIES
     with _told(), _progress(len(names) * (steps + 1), not as_json) as told:
         runs = asyncio.run(demonstration.measure(app.running, steps, seed, time.monotonic, told))

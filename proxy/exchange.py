@@ -58,7 +58,6 @@ class Ready(msgspec.Struct, frozen=True):
     recoded: bool
     plain_recoded: bool
     up: UpstreamSettings
-    pruning: Pruning | None
 
 
 async def chat(doors: Doors, request: Request, receive: Receive, send: Send) -> None:
@@ -72,9 +71,12 @@ async def chat(doors: Doors, request: Request, receive: Receive, send: Send) -> 
         account.came(len(raw))
         async with Watch(receive) as watch:
             ready = await _ready(doors, account, caller, request, raw)
-            reply, ready = await _forward(doors, account, caller, request, ready)
+            # A body is not held longer than it can be of use: replies take minutes.
+            del raw
+            reply, asked = await _forward(doors, account, caller, request, ready)
+            del ready
             came = wire_headers.returned(reply.headers)
-            edit = _Filter() if ready.asks and _is_plain_stream(reply) else None
+            edit = _Filter() if asked and _is_plain_stream(reply) else None
             account.tap = Tap(reply.status, dict(came))
             account.ending = await relay_watched(
                 watch, send, reply, [*came, *account.headers()], reply.status, account.tap, edit,
@@ -130,30 +132,31 @@ async def _ready(
     setting = wanted_setting(caller, request.named)
     if setting and not await doors.ledger.set_policy(caller.scope, setting):
         account.fault("set_policy")
-    body = _decoded(raw, request.named.get(b"content-encoding", b""))
-    it = _read(doors, account, caller, body)
+    it = _read(doors, account, caller, raw, request.named.get(b"content-encoding", b""))
     model = it.model if it else ""
     account.model = told_of(model)
     up = doors.keyring.upstream(caller, model)
     if it is None:
-        return Ready(raw, raw, False, False, False, up, None)
+        return Ready(raw, raw, False, False, False, up)
     account.streamed = wire.streams(it.fields)
     try:
-        pruning = account.pruning = await prune(doors, caller, request.named, it, up)
+        pruning = await prune(doors, caller, request.named, it, up)
     except BadHeader:
         raise
     except Exception:
         # Our trouble is never the client's: the request leaves as it came, and that is counted.
         account.fault("prune")
-        return Ready(raw, raw, False, False, False, up, None)
+        return Ready(raw, raw, False, False, False, up)
+    account.pruning = pruning.without_bodies()
     return _asking(doors, account, raw, it, up, pruning)
 
 
-def _read(doors: Doors, account: Account, caller: Caller, body: bytes | None) -> Turn | None:
+def _read(
+    doors: Doors, account: Account, caller: Caller, raw: bytes, encoding: bytes
+) -> Turn | None:
     started = doors.ticks()
     try:
-        if body is None:
-            raise Unreadable("encoding")
+        body = _decoded(raw, encoding, doors.settings.max_body_bytes)
         return doors.memo.read(body, caller.scope)
     except Unreadable as unread:
         account.unread = unread.reason
@@ -178,24 +181,29 @@ def _asking(
     )
     edit = wire.ask_for_usage(it.body, it.fields) if wanted else None
     if edit is None:
-        return Ready(plain, plain, False, changed, changed, up, pruning)
+        return Ready(plain, plain, False, changed, changed, up)
     edits = sorted((*pruning.sealed.edits, edit), key=lambda e: e.start)
-    return Ready(wire.apply(it.body, edits), plain, True, True, changed, up, pruning)
+    return Ready(wire.apply(it.body, edits), plain, True, True, changed, up)
 
 
-def _decoded(raw: bytes, encoding: bytes) -> bytes | None:
-    """The body without its content coding; None where it cannot be read."""
+def _decoded(raw: bytes, encoding: bytes, most: int) -> bytes:
+    """The body without its content coding, at most so many bytes. Raises `Unreadable`."""
     if encoding in (b"", b"identity"):
         return raw
-    decoder = Decoder(encoding.decode("latin-1"))
+    decoder = Decoder(encoding.decode("latin-1"), most, most)
     body = decoder.feed(raw) + decoder.close()
-    return None if decoder.failed else body
+    if decoder.failed:
+        raise Unreadable("too_large" if decoder.too_large else "encoding")
+    return body
 
 
 async def _forward(
     doors: Doors, account: Account, caller: Caller, request: Request, ready: Ready
-) -> tuple[Reply | Refused, Ready]:
-    """Send it. A 400 that refuses the usage that we asked for is answered by one retry without."""
+) -> tuple[Reply | Refused, bool]:
+    """Send it; the reply, and whether usage was asked for with it.
+
+    A 400 that refuses the usage that we asked for is answered by one retry without.
+    """
     up = ready.up
     url = paths.url_for(up.url, request.path, request.query)
     target = doors.targets[up.name]
@@ -206,10 +214,10 @@ async def _forward(
     )
     account.status = reply.status
     if not (ready.asks and reply.status == 400):
-        return reply, ready
+        return reply, ready.asks
     refused = await Refused.read(reply)
     if not refused.names(b"stream_options", b"include_usage"):
-        return refused, ready
+        return refused, True
     await refused.aclose()
     account.retried = True
     ready = replace(ready, body=ready.plain, asks=False, recoded=ready.plain_recoded)
@@ -221,7 +229,7 @@ async def _forward(
     if reply.status != 400:
         # Only now is it known that the question was what it refused, and not something else.
         doors.state.refuses_usage[up.name] = doors.ticks() + REFUSAL_HOLDS
-    return reply, ready
+    return reply, False
 
 
 async def answered(reply: Reply) -> Reply:

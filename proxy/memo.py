@@ -25,11 +25,11 @@ messages.
 _MESSAGE = 700
 """Bytes that one message takes: measured, and rounded up."""
 MAX_TOOLS = 256
-FIRST_MARK = 512
+FIRST_MARK = 256
 
 
 def marks(limit: int) -> tuple[int, ...]:
-    """The offsets at which a body's beginning is hashed: 512 bytes apart at first, then 1/16 of the
+    """The offsets at which a body's beginning is hashed: 256 bytes apart at first, then 1/16 of the
     way.
     """
     found, at = [], FIRST_MARK

@@ -5,13 +5,16 @@ came.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from proxy.core import artifact, explain, fingerprint, outcome, turn
+from proxy.core import artifact, explain, fingerprint, outcome, prefix, turn
 from proxy.core.artifact import Judgement
 from proxy.core.expect import Cached, Reuse
 from proxy.core.explain import Explanation
@@ -30,12 +33,13 @@ from proxy.settings import UpstreamSettings
 
 Names = Mapping[bytes, bytes]
 _HINTED_CALLS = 8
+_start = attrgetter("start")
 _AGENT = frozenset({Part.TOOLS, Part.SYSTEM})
 
 
 class Pruning(msgspec.Struct, frozen=True):
     """A request that was read, and all that was decided of it. `settle_seconds` is the wait for the
-    ledger.
+    ledger, `entries` what the conversation did not hold yet.
     """
 
     turn: Turn
@@ -47,6 +51,12 @@ class Pruning(msgspec.Struct, frozen=True):
     adopted: int
     settle_seconds: float
     explained: Explanation
+    entries: tuple[Entry, ...]
+
+    def without_bodies(self) -> Pruning:
+        """The same less the request's bytes: while the reply is awaited, nobody needs them."""
+        it, sealed = replace(self.turn, body=b""), replace(self.sealed, body=b"")
+        return replace(self, turn=it, sealed=sealed)
 
     def told(self, cached: Cached | None) -> outcome.Pruned:
         it = self.sealed
@@ -66,7 +76,7 @@ async def prune(
     """
     setting = doors.ledger.setting(caller.scope)
     rule = doors.keyring.policy(caller, named, setting, it.model, up)
-    front = doors.memo.front(it, doors.settings.rendered_params, up.system_first)
+    front = doors.memo.front(it, doors.settings.rendered_params, _system_first(doors, up))
     hints = _hints(doors, caller, named, it, front)
     known = _known(doors, it)
     asked = doors.ticks()
@@ -76,7 +86,7 @@ async def prune(
         rule = doors.keyring.policy(caller, named, setting, it.model, up)
         offers, settled = await _settle(doors, caller, it, rule, hints, known, setting)
     waited = doors.ticks() - asked
-    standing = {**known, **_stand(it, settled)}
+    standing = {**known, **_stand(it, offers, settled)}
     untouched = rule.name is Name.OFF
     sealed = turn.seal(
         it, standing, front, settled.last_sent, settled.by_hint, untouched, settled.tip
@@ -88,7 +98,16 @@ async def prune(
     )
     adopted = len(offers) if settled.last_sent is None and len(offers) > 1 else 0
     explained = await _explained(doors, it, up, sealed.basis, sealed)
-    return Pruning(it, rule, settled, sealed, hints, fresh, adopted, waited, explained)
+    entries = _entries(doors, it, settled.last_sent, sealed)
+    return Pruning(it, rule, settled, sealed, hints, fresh, adopted, waited, explained, entries)
+
+
+def _system_first(doors: Doors, up: UpstreamSettings) -> bool:
+    """The order in which the upstream renders a prompt: as it is set, else by its contract."""
+    if up.system_first is not None:
+        return up.system_first
+    rule = doors.cache_rules[up.name]
+    return rule is not None and rule.system_first
 
 
 def dropped_tokens(it: Pruning) -> Dropped:
@@ -159,10 +178,10 @@ async def _settle(
     doors: Doors, caller: Caller, it: Turn, rule: Policy, hints: tuple[bytes, ...],
     known: Mapping[int, Verdict], setting: str | None,
 ) -> tuple[Mapping[int, Verdict | None], Settled]:  # fmt: skip
-    offers = turn.propose(it, rule, _judge(doors, caller), lambda index: index in known)
+    offers = turn.propose(it, rule, _judge(doors, caller), known.__contains__)
     ask = Ask(
-        caller.scope, it.root, it.conversation, tuple(m.link for m in it.messages),
-        tuple(Offer(it.links(it.steps[index]), verdict) for index, verdict in offers.items()),
+        caller.scope, it.root, it.conversation, tuple([m.link for m in it.messages]),
+        tuple([Offer(it.links(it.steps[index]), verdict) for index, verdict in offers.items()]),
         hints,
         setting,
     )  # fmt: skip
@@ -189,11 +208,10 @@ def _known(doors: Doors, it: Turn) -> dict[int, Verdict]:
     return {index: by_link[link] for index, link in enumerate(last) if link in by_link}
 
 
-def _stand(it: Turn, settled: Settled) -> dict[int, Verdict]:
-    if not settled.verdicts:
-        return {}
-    index_of = {it.messages[step.first].link: index for index, step in enumerate(it.steps)}
-    return {index_of[link]: v for link, v in settled.verdicts.items() if link in index_of}
+def _stand(it: Turn, offered: Iterable[int], settled: Settled) -> dict[int, Verdict]:
+    """What stands on the steps that were offered, by their index."""
+    firsts = [(index, it.messages[it.steps[index].first].link) for index in offered]
+    return {index: settled.verdicts[link] for index, link in firsts if link in settled.verdicts}
 
 
 def _hints(
@@ -238,21 +256,23 @@ def record(
         link, it.sealed.outgoing, it.sealed.elements, at, upstream, prompt, output, cached, reply,
         it.turn.conversation,
     )  # fmt: skip
-    rendered = doors.settings.rendered_params
-    entries = tuple(_entries(it, rendered)) if doors.settings.ledger.history == "full" else ()
-    return Record(caller.scope, it.turn.root, it.turn.conversation, sent, line, entries, it.hints)
+    root, conversation = it.turn.root, it.turn.conversation
+    return Record(caller.scope, root, conversation, sent, line, it.entries, it.hints)
 
 
-def _entries(it: Pruning, rendered: Sequence[str]) -> Iterable[Entry]:
-    """The elements that the conversation did not hold yet, as they left and as they came."""
-    last = it.settled.last_sent
-    own = last is not None and last.conversation == it.turn.conversation
-    held = {e.digest for e in last.elements} if last and own else set()
-    fresh = [e.digest for e in it.sealed.elements if e.digest not in held]
+def _entries(doors: Doors, it: Turn, last: Sent | None, sealed: Sealed) -> tuple[Entry, ...]:
+    """The elements that the conversation did not hold yet, as they leave and as they came."""
+    if doors.settings.ledger.history != "full":
+        return ()
+    own = last.elements if last and last.conversation == it.conversation else ()
+    # Nearly always all of what was held is the beginning of what leaves.
+    at = prefix.first_difference(own, sealed.elements)
+    held = {e.digest for e in own} if at < len(own) else set()
+    fresh = [e.digest for e in sealed.elements[at:] if e.digest not in held]
     if not fresh:
         return ()
-    texts = _texts(it.turn, it.sealed, set(fresh), rendered)
-    return [texts[digest] for digest in fresh if digest in texts]
+    texts = _texts(it, sealed, set(fresh), doors.settings.rendered_params)
+    return tuple([texts[digest] for digest in fresh if digest in texts])
 
 
 def _texts(
@@ -285,10 +305,10 @@ def _front_text(it: Turn, part: Part, rendered: Sequence[str]) -> bytes:
 
 def _entry(body: bytes, message: fingerprint.Message, element: Element, sealed: Sealed) -> Entry:
     came = body[message.start : message.end]
+    edits = sealed.edits if element is not message.kept else ()
+    first, stop = (bisect_left(edits, at, key=_start) for at in (message.start, message.end))
     inside = [
-        chat.Edit(e.start - message.start, e.end - message.start, e.text)
-        for e in (sealed.edits if element is not message.kept else ())
-        if message.start <= e.start and e.end <= message.end
+        chat.Edit(e.start - message.start, e.end - message.start, e.text) for e in edits[first:stop]
     ]
     left = chat.apply(came, inside)
     return Entry(element.digest, left, came if inside else None)

@@ -229,8 +229,8 @@ class UpstreamSettings:
     contract: Literal["llama.cpp", "vllm", "deepseek", "openai"] | None = None
     """What kind of provider or engine this is, where its host does not tell."""
 
-    system_first: Flag = False
-    """Whether it renders the system prompt before the tools."""
+    system_first: Flag | None = None
+    """Whether it renders the system prompt before the tools, where its contract does not tell."""
 
     first_byte_timeout: Seconds = 600.0
     """Seconds from the request's last byte to the reply's first. An answer that is not streamed
@@ -340,7 +340,7 @@ class LedgerSettings:
     max_entries: Count = 100_000
     """Conversations held in memory where there is no Redis; the least recently used go first."""
 
-    max_bytes: Count = 256 * _MIB
+    max_bytes: Count = 64 * _MIB
     """Bytes held in memory where there is no Redis."""
 
     encryption_key_env: Variable | None = None

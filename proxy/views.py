@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-import httpx
 import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -27,6 +26,9 @@ from proxy.errors import ProxyError, SettingsError
 from proxy.page import plain
 from proxy.page.terminal import show_view, top_view, why_view
 from proxy.settings import is_loopback, load
+
+if TYPE_CHECKING:
+    import httpx
 
 Json = Mapping[str, Any]
 
@@ -66,6 +68,8 @@ def admin_at(url: str | None, config: Path | None, environ: Mapping[str, str]) -
 @contextmanager
 def asking(admin: Admin) -> Iterator[Callable[..., Json]]:
     """A function that asks the API for a path. Raises Unanswered, which says what to do."""
+    import httpx  # only here: a worker that serves has no use for it, and it takes 3 MB
+
     local = is_loopback(urlsplit(admin.url).hostname or "")
     with httpx.Client(base_url=admin.url, timeout=_TIMEOUT, trust_env=not local) as client:
         try:
@@ -73,7 +77,8 @@ def asking(admin: Admin) -> Iterator[Callable[..., Json]]:
             headers = {"authorization": f"Bearer {admin.token}"} if admin.token else {}
             yield lambda path, **query: _answer(client.get(path, params=query, headers=headers))
         except httpx.TransportError as error:
-            raise Unanswered(_unreachable(admin, error)) from error
+            late = isinstance(error, httpx.TimeoutException)
+            raise Unanswered(_unreachable(admin, late)) from error
 
 
 def _known(client: httpx.Client, admin: Admin) -> None:
@@ -89,10 +94,8 @@ def _known(client: httpx.Client, admin: Admin) -> None:
         )
 
 
-def _unreachable(admin: Admin, error: httpx.TransportError) -> str:
-    what = (
-        "gives no answer in time" if isinstance(error, httpx.TimeoutException) else "is not there"
-    )
+def _unreachable(admin: Admin, late: bool) -> str:
+    what = "gives no answer in time" if late else "is not there"
     return (
         f"the admin listener at {admin.url} {what}\n"
         "  start a proxy:        lethe serve --upstream https://api.example.com\n"

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from socket import socket
@@ -77,7 +78,10 @@ class Alone:
 
         def on_signal() -> None:
             stops.say()
-            at_once() if stops.again else drain()
+            if stops.again:
+                at_once()
+            else:
+                drain()
 
         for number in _stop_signals():
             loop.add_signal_handler(number, on_signal)
@@ -188,6 +192,9 @@ class Workers:
         """
         stops = Stops(ticks)
         self._slots = [_Slot(ticks()) for _ in range(self._number)]
+        with _withheld():
+            # Begun by itself with the first worker, it would undo what is withheld from that one.
+            resource_tracker.ensure_running()
         with _told_by_signals(stops):
             try:
                 while not stops.asked:

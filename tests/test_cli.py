@@ -139,7 +139,7 @@ def test_where_redis_is_is_told_without_its_password() -> None:
     assert "geheim" not in text
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_serve_serves_until_a_signal_and_ends_with_zero(number: signal.Signals) -> None:
     task = coding_task(3, 1)
     async with ScriptedProvider(task.script, Cache()) as upstream:

@@ -15,15 +15,16 @@ In doubt nothing was written and nothing failed, so that reasoning is kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from proxy.core import calls, effects, shell, tools
 from proxy.core.calls import Call, Result
 from proxy.core.failure import EDGE, Kind, Outcome, outcome
-from proxy.core.printed import complained
+from proxy.core.printed import complained, complaints
 from proxy.core.tools import DEFAULT, Rules
 
 __all__ = ["DEFAULT", "Judgement", "Rules", "judge"]
@@ -43,27 +44,38 @@ def judge(
 ) -> Judgement:
     """Judge an assistant message by the messages that answer it; never raises, whatever comes."""
     wrote = errored = ""
-    for done in calls.done(message, answers):
-        if done.result is None:
-            continue
-        one_wrote, one_errored = _judged(done.call, done.result, rules)
+    room = shell.Room()
+    for call, result in _answered(message, answers):
+        one_wrote, one_errored = _judged(call, result, rules, room)
         wrote = wrote or one_wrote
         errored = errored or one_errored
     return Judgement(bool(wrote), bool(errored), "+".join(filter(None, (wrote, errored))))
 
 
-def _judged(call: Call, result: Result, rules: Rules) -> tuple[str, str]:
+MAX_RESULTS = 300_000
+"""Characters that are read of the results of one step."""
+
+
+def _answered(message: Mapping[str, Any], answers: Sequence[Any]) -> Iterator[tuple[Call, Result]]:
+    """The calls that have a result, each with as much of it as is read."""
+    done = [(one.call, one.result) for one in calls.done(message, answers) if one.result]
+    limit = calls.share([len(result.text) for _, result in done], MAX_RESULTS)
+    for call, result in done:
+        yield call, replace(result, text=calls.ends(result.text, limit // 2))
+
+
+def _judged(call: Call, result: Result, rules: Rules, room: shell.Room) -> tuple[str, str]:
     """The rule by which one call wrote, and the one by which it failed."""
     if tools.bare(call.name) in rules.never_writing_tools:
         return "", outcome(result, Kind.OTHER, extra=rules.error_patterns).rule
     command = tools.command(call, rules)
     if command:
-        return _judged_shell(command, result, rules)
+        return _judged_shell(room.take(command), result, rules, room)
     code = tools.code(call, rules)
     if code:
         found = outcome(result, Kind.RUN, extra=rules.error_patterns)
-        return "" if found.rule else _code_rule(code, rules), found.rule
-    rule = tools.writes(call, rules)
+        return "" if found.rule else _code_rule(room.take(code), rules, room), found.rule
+    rule = tools.writes(call, rules, room)
     found = outcome(result, _kind(call, rule, rules), extra=rules.error_patterns)
     idle = _NOTHING_DONE.search(found.output[:EDGE]) is not None
     return "" if found.rule or idle else rule, found.rule
@@ -85,7 +97,7 @@ def _kind(call: Call, rule: str, rules: Rules) -> Kind:
 
 # --- program text -------------------------------------------------------------------------------
 
-_FUNCTION = re.compile(r"(?<![.\w])([a-z]+(?:_[a-z]+)+)\(")
+_FUNCTION = re.compile(r"(?<![.\w])([a-z]++(?:_[a-z]++)++)\(")
 _FIRST_TEXT = re.compile(
     r"""\s{0,40}(?:\w{1,20}\s?=\s?)?[rf]?(?:\"{3}|'{3}|"|')([^\n]{0,2000}?)(?:\"{3}|'{3}|"|')"""
 )
@@ -93,16 +105,16 @@ MAX_FUNCTIONS = 500
 """Function calls that are looked at in a program text."""
 
 
-def _code_rule(code: str, rules: Rules) -> str:
+def _code_rule(code: str, rules: Rules, room: shell.Room) -> str:
     """The rule by which a program text writes: by itself, or by the agent's tools that it calls."""
     if effects.code_writes(code):
         return "code"
-    for function in islice(_FUNCTION.finditer(code[: shell.MAX_TEXT]), MAX_FUNCTIONS):
+    for function in islice(_FUNCTION.finditer(code), MAX_FUNCTIONS):
         name = tools.bare(function[1])
         if name in rules.writing_tools:
             return "code:tool"
         command = _FIRST_TEXT.match(code, function.end()) if name in rules.shell_tools else None
-        if command and any(map(effects.leaves, shell.commands(command[1]))):
+        if command and any(map(effects.leaves, shell.commands(command[1], room))):
             return "code:shell"
     return ""
 
@@ -110,31 +122,75 @@ def _code_rule(code: str, rules: Rules) -> str:
 # --- commands -----------------------------------------------------------------------------------
 
 
-def _judged_shell(command: str, result: Result, rules: Rules) -> tuple[str, str]:
-    ran = shell.commands(command)
-    kind = Kind.PLAIN if all(effects.plain(one) for one in ran) else Kind.RUN
-    programs = frozenset(one.program for one in ran)
+def _judged_shell(command: str, result: Result, rules: Rules, room: shell.Room) -> tuple[str, str]:
+    ran = [
+        _Ran(one, effects.leaves(one), effects.plain(one), effects.harmless(one))
+        for one in shell.commands(command, room)
+    ]
+    kind = Kind.PLAIN if all(one.plain for one in ran) else Kind.RUN
+    programs = frozenset(one.simple.program for one in ran)
     found = outcome(result, kind, programs, rules.error_patterns)
     if found.refused:
         return "", found.rule
     if any(pattern.search(command) for pattern in rules.writing_patterns) and not found.rule:
         return "shell:pattern", ""
-    return _left(ran, found), found.rule
+    return _left(ran, found, _Told(found.output, programs)), found.rule
 
 
-def _left(ran: Sequence[shell.Simple], found: Outcome) -> str:
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A command, and what the tables say of it: each of them is asked once."""
+
+    simple: shell.Simple
+    rule: str
+    plain: bool
+    harmless: bool
+
+
+class _Told:
+    """What an output says of the commands that were run: each question is asked once."""
+
+    def __init__(self, output: str, programs: frozenset[str]) -> None:
+        self._output = output
+        self._programs = programs
+
+    @cached_property
+    def changed(self) -> bool:
+        return _CHANGED.search(self._output) is not None
+
+    @cached_property
+    def unchanged(self) -> bool:
+        return _UNCHANGED.search(self._output) is not None and not self.changed
+
+    @cached_property
+    def nothing_new(self) -> bool:
+        return _NOTHING_NEW.search(self._output) is not None
+
+    @cached_property
+    def own_trace(self) -> bool:
+        return _OWN_TRACE.search(self._output) is not None
+
+    @cached_property
+    def saved(self) -> bool:
+        return any(pattern.search(self._output) for pattern in (_SAVED, _DONE))
+
+    @cached_property
+    def complaints(self) -> tuple[tuple[str, str], ...]:
+        return complaints(self._output, self._programs)
+
+
+def _left(ran: Sequence[_Ran], found: Outcome, told: _Told) -> str:
     """The rule of the first write of a command line that the result does not speak against."""
-    for i, one in enumerate(ran):
-        rule = effects.leaves(one)
-        if not rule or one.link == "||" or _unchanged(rule, found.output):
-            continue
-        if not found.rule or (
-            not _refused(one, ran[i + 1 :], found) and _outlived(rule, i, ran, found)
-        ):
-            return f"shell:{rule}"
-    if not found.rule and any(_claims(one, found.output) for one in ran):
-        return "shell:output"
-    return ""
+    writes = [i for i, one in enumerate(ran) if one.rule and one.simple.link != "||"]
+    done = [i for i in writes if not _unchanged(ran[i].rule, told)]
+    if found.rule:
+        line = _line(ran)
+        done = [
+            i for i in done if not _refused(i, ran, line, told) and _outlived(i, ran, line, found)
+        ]
+    if done:
+        return f"shell:{ran[done[0]].rule}"
+    return "shell:output" if not found.rule and any(_claims(one, told) for one in ran) else ""
 
 
 _UNCHANGED = re.compile(
@@ -153,24 +209,53 @@ _CHANGED = re.compile(
 _OWN_TRACE = re.compile(r'File "<(?:stdin|string)>"|^\[(?:eval|stdin)', re.M)
 
 
-def _unchanged(rule: str, output: str) -> bool:
+def _unchanged(rule: str, told: _Told) -> bool:
     """Whether the output says that this write changed nothing."""
     kind = rule.partition(":")[0]
-    if kind == "format":
-        return _UNCHANGED.search(output) is not None and _CHANGED.search(output) is None
-    return kind == "git" and _NOTHING_NEW.search(output) is not None
+    return told.unchanged if kind == "format" else kind == "git" and told.nothing_new
 
 
-def _refused(one: shell.Simple, later: Sequence[shell.Simple], found: Outcome) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Where the commands of a line stand to each other, as indexes; `len` where there is none."""
+
+    starts: Sequence[int]
+    """For each the first of those that are joined to it by `&&`; -1 where one may have failed."""
+    last: Mapping[str, int]
+    """Where each program is run last."""
+    last_fallible: int
+    """The last command that may fail, and whose failure is not hidden by a pipe; else -1."""
+    first_program: int
+    """The first command that is not plain."""
+
+
+def _line(ran: Sequence[_Ran]) -> _Line:
+    starts: list[int] = []
+    for i, one in enumerate(ran):
+        before = ran[i - 1]
+        joined = i > 0 and one.simple.link == "&&"
+        safe = not joined or before.harmless or bool(before.rule)
+        starts.append((starts[-1] if safe else -1) if joined else i)
+    fallible = [
+        i for i, one in enumerate(ran) if not one.harmless and one.simple.link not in ("|", "|&")
+    ]
+    return _Line(
+        starts,
+        {one.simple.program: i for i, one in enumerate(ran)},
+        max(fallible, default=-1),
+        next((i for i, one in enumerate(ran) if not one.plain), len(ran)),
+    )
+
+
+def _refused(at: int, ran: Sequence[_Ran], line: _Line, told: _Told) -> bool:
     """Whether the output of a command line that failed blames this command."""
-    if effects.inline(one) and _OWN_TRACE.search(found.output):
+    one = ran[at].simple
+    if effects.inline(one) and told.own_trace:
         return True
-    if any(other.program == one.program for other in later):
-        return False
-    return complained(found.output, one.program, one.targets)
+    return line.last[one.program] == at and complained(told.complaints, one.program, one.targets)
 
 
-def _outlived(rule: str, at: int, ran: Sequence[shell.Simple], found: Outcome) -> bool:
+def _outlived(at: int, ran: Sequence[_Ran], line: _Line, found: Outcome) -> bool:
     """Whether a write of a command line that failed was done all the same.
 
     It was where the line as a whole succeeded. Else what is joined to it by `&&` must be harmless,
@@ -179,18 +264,14 @@ def _outlived(rule: str, at: int, ran: Sequence[shell.Simple], found: Outcome) -
     """
     if found.code == 0:
         return True
-    start = at
-    while start and ran[start].link == "&&":
-        start -= 1
-        if not effects.harmless(ran[start]) and not effects.leaves(ran[start]):
-            return False
-    if rule == "redirect" and not effects.plain(ran[at]) or ran[at].program == "tee":
+    one, start = ran[at], line.starts[at]
+    if start < 0:
+        return False
+    if one.rule == "redirect" and not one.plain or one.simple.program == "tee":
         return True
-    if found.code is None and not all(map(effects.plain, ran[:start])):
+    if found.code is None and line.first_program < start:
         return True
-    return any(
-        not effects.harmless(later) and later.link not in ("|", "|&") for later in ran[at + 1 :]
-    )
+    return line.last_fallible > at
 
 
 # --- what programs say that they left -----------------------------------------------------------
@@ -214,16 +295,11 @@ _DONE = re.compile(
 )
 
 
-def _claims(one: shell.Simple, output: str) -> bool:
+def _claims(one: _Ran, told: _Told) -> bool:
     """Whether a program that ran says, or by its name promises, that it changed files."""
-    if effects.plain(one):
+    if one.plain or told.changed:
+        return not one.plain
+    script = effects.script(one.simple).replace("\\", "/").rpartition("/")[2]
+    if not script or _TRIAL.search(script) or _DRY.intersection(one.simple.words):
         return False
-    if _CHANGED.search(output):
-        return True
-    script = effects.script(one).replace("\\", "/").rpartition("/")[2]
-    if not script or _TRIAL.search(script) or _DRY.intersection(one.words):
-        return False
-    return any(
-        pattern.search(text)
-        for pattern, text in ((_REWRITER, script), (_SAVED, output), (_DONE, output))
-    )
+    return _REWRITER.search(script) is not None or told.saved

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -23,6 +24,23 @@ MAX_NAME = 200
 
 MAX_PARTS = 1000
 """Content parts that are read of one message."""
+
+MAX_ARGUMENTS = 1_000_000
+"""Characters of JSON that are read of the arguments of one message's calls."""
+
+MAX_SAID = 200_000
+"""Characters that are read of what a message says, and of each end of a result."""
+
+MAX_NODES = 200
+"""Values of a content that is neither text nor parts; where it holds more, it is not read."""
+
+MAX_REPR = 100_000
+"""Characters of a `repr` that is read, and at most `MAX_QUOTED` quoted texts and words in it."""
+
+MAX_QUOTED = 10_000
+
+MAX_BODY = 100_000
+"""Characters that are read of the body of a tag or an action."""
 
 _MAX_DEPTH = 3
 
@@ -58,11 +76,12 @@ def done(message: Mapping[str, Any], answers: Sequence[Any]) -> tuple[Done, ...]
     """
     native = list(islice(_native(message), MAX_CALLS))
     if native:
-        paired = _paired([call_id for call_id, _ in native], list(_results(answers)))
-        pairs = [(call, result) for (_, call), result in zip(native, paired, strict=True)]
+        paired = _paired([call_id for call_id, _ in native], answers)
+        pairs = list(zip(_read([body for _, body in native]), paired, strict=True))
     else:
         pairs = list(_spoken(_said(message), _answer(answers)))
-    return tuple(Done(one, result) for call, result in pairs for one in _unwrapped(call))
+    found = (Done(one, result) for call, result in pairs for one in _unwrapped(call))
+    return tuple(islice(found, MAX_CALLS))
 
 
 def parsed(text: str) -> Any:
@@ -71,6 +90,24 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def share(sizes: Sequence[int], budget: int) -> int:
+    """How long each of so many texts may be, that all together stay within a budget.
+
+    Those that are shorter than their part leave the rest of it to the others.
+    """
+    left = budget
+    for i, size in enumerate(sorted(sizes)):
+        if size * (len(sizes) - i) > left:
+            return left // (len(sizes) - i)
+        left -= size
+    return budget
+
+
+def ends(text: str, limit: int) -> str:
+    """Both ends of a text, `limit` characters each; the whole of a text that is no longer."""
+    return text if len(text) <= 2 * limit else f"{text[:limit]}\n…\n{text[-limit:]}"
 
 
 def text_of(content: Any) -> str:
@@ -88,29 +125,53 @@ def _text(value: Any) -> str:
             if isinstance(value.get(key), str):
                 return str(value[key])
     try:
-        return "" if value is None else json.dumps(value, default=str)
+        return "" if value is None or _large(value) else json.dumps(value, default=str)
     except (ValueError, TypeError, RecursionError):
         return ""
+
+
+def _large(value: Any) -> bool:
+    """Whether a value holds more than is read."""
+    waiting = [value]
+    room = MAX_SAID
+    for node in waiting:
+        room -= len(node) if isinstance(node, str) else 1
+        inner = node if isinstance(node, list) else node.values() if _is_map(node) else ()
+        if room < 0 or len(waiting) + len(inner) > MAX_NODES:
+            return True
+        waiting += inner
+    return False
 
 
 # --- native calls -------------------------------------------------------------------------------
 
 
-def _native(message: Mapping[str, Any]) -> Iterator[tuple[Any, Call]]:
-    """The calls of a message, each with its id (or whatever stands there)."""
+def _native(message: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """The calls of a message as they stand, each with its id (or whatever stands there)."""
     for entry in _items(message.get("tool_calls")):
         body = next((entry[k] for k in ("function", "custom") if _is_map(entry.get(k))), entry)
-        yield entry.get("id"), _call(body)
+        yield entry.get("id"), body
     if _is_map(message.get("function_call")):
-        yield None, _call(message["function_call"])
+        yield None, message["function_call"]
     for part in _items(message.get("content")):
         if part.get("type") == "tool_use":
-            yield part.get("id"), _call(part)
+            yield part.get("id"), part
+
+
+def _read(bodies: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """The calls; without arguments where these are too long to be read."""
+    given = [body.get("arguments", body.get("input")) for body in bodies]
+    limit = share([len(value) for value in given if isinstance(value, str)], MAX_ARGUMENTS)
+    for body, value in zip(bodies, given, strict=True):
+        yield _named(body, None if isinstance(value, str) and len(value) > limit else value)
 
 
 def _call(body: Mapping[str, Any]) -> Call:
+    return _named(body, body.get("arguments", body.get("input")))
+
+
+def _named(body: Mapping[str, Any], given: Any) -> Call:
     name = body.get("name")
-    given = body.get("arguments", body.get("input"))
     return Call(name[:MAX_NAME] if isinstance(name, str) else "", _arguments(given))
 
 
@@ -121,32 +182,33 @@ def _arguments(given: Any) -> Mapping[str, Any]:
     return {} if given is None else {"input": given if value is None else value}
 
 
-def _results(answers: Sequence[Any]) -> Iterator[tuple[Any, Result]]:
+def _results(answers: Sequence[Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """The results as they stand, each with the id of its call (or whatever stands there)."""
     for answer in answers:
         if not _is_map(answer):
             continue
         if answer.get("role") in ("tool", "function"):
-            yield answer.get("tool_call_id"), _result(answer)
+            yield answer.get("tool_call_id"), answer
         for part in _items(answer.get("content")):
             if part.get("type") == "tool_result":
-                yield part.get("tool_use_id"), _result(part)
+                yield part.get("tool_use_id"), part
 
 
 def _result(answer: Mapping[str, Any]) -> Result:
     failed = answer.get("is_error") is True or answer.get("isError") is True
-    return Result(text_of(answer.get("content")), failed or answer.get("status") == "error")
+    text = ends(text_of(answer.get("content")), MAX_SAID)
+    return Result(text, failed or answer.get("status") == "error")
 
 
-def _paired(ids: Sequence[Any], results: list[tuple[Any, Result]]) -> Iterator[Result | None]:
+def _paired(ids: Sequence[Any], answers: Sequence[Any]) -> Iterator[Result | None]:
     """For each id its result; calls without an id take the results without one, in order."""
+    waiting: dict[str, deque[Mapping[str, Any]]] = {_id(call_id): deque() for call_id in ids}
+    for answered, result in islice(_results(answers), MAX_PARTS):
+        if _id(answered) in waiting:
+            waiting[_id(answered)].append(result)
     for call_id in ids:
-        for i, (answered, result) in enumerate(results):
-            if _id(answered) == _id(call_id):
-                del results[i]
-                yield result
-                break
-        else:
-            yield None
+        found = waiting[_id(call_id)]
+        yield _result(found.popleft()) if found else None
 
 
 def _id(value: Any) -> str:
@@ -176,11 +238,9 @@ def _inside(call: Call) -> Iterator[Call]:
     if single is not None:
         yield single
         return
-    for value in call.arguments.values():
-        for entry in _items(value):
-            nested = _nested(entry)
-            if nested is not None:
-                yield nested
+    values = islice(call.arguments.values(), MAX_PARTS)
+    entries = (entry for value in values for entry in _items(value))
+    yield from filter(None, map(_nested, islice(entries, MAX_PARTS)))
 
 
 def _nested(entry: Mapping[str, Any]) -> Call | None:
@@ -199,16 +259,16 @@ def _nested(entry: Mapping[str, Any]) -> Call | None:
 # --- calls written as text ----------------------------------------------------------------------
 
 _OBSERVED = re.compile(
-    r"""(?ix) \A \s* (?: <(?:tool_response|tool_result|returncode|exception|output|function_results
+    r"""(?ix) \A \s*+ (?: <(?:tool_response|tool_result|returncode|exception|output|function_results
         |execution_results|result|observation|environment)\b
       | observation:? \s | execution\s(?:result|logs)
-      | error:\s*\n | \[ [\w-]{1,60} [ ] (?:for|result|tool) | \[? (?:the\s)? command\b | exit\scode
+      | error:[^\S\n]*+\n | \[ [\w-]{1,60} [ ] (?:for|result|tool) | \[? (?:the\s)? command\b | exit\scode
       | (?:new|current)\sterminal
       | (?:tool|command|execution|shell|code)(?:'s)?\s (?:result|output|response)
       | returncode | return\scode | last\soutput | EXECUTION )"""
 )
 _REFUSED = re.compile(
-    r"""(?ix) \A \s* (?: error:\s*\n\s*(?:error\s(?:executing|in)|code\sexecution|agent)
+    r"""(?ix) \A \s*+ (?: error:[^\S\n]*+\n\s*+(?:error\s(?:executing|in)|code\sexecution|agent)
       | \#\s*\d+\sSEARCH/REPLACE\sblocks?\sfailed | <(?:returncode|exception)> | observation:? \s
       | the\sLLM\sdid\snot\sconform )"""
 )
@@ -218,7 +278,7 @@ _TAGS = re.compile(
     r"<(write_to_file|replace_in_file|apply_diff|insert_content|search_and_replace|write_file|edit_file"
     r"|new_file|execute_command|run_command|read_file)>"
 )
-_ACTION = re.compile(r"^Action:[ \t]*([\w.-]+)[ \t]*\n+Action Input:[ \t]*", re.M)
+_ACTION = re.compile(r"^Action:[ \t]*+([\w.-]++)[ \t]*+\n++Action Input:[ \t]*", re.M)
 
 
 def _said(message: Mapping[str, Any]) -> str:
@@ -226,7 +286,7 @@ def _said(message: Mapping[str, Any]) -> str:
     text = text_of(message.get("content"))
     if text.lstrip().startswith("<think>"):
         text = text.partition("</think>")[2]
-    return text
+    return text[:MAX_SAID]
 
 
 def _answer(answers: Sequence[Any]) -> Result | None:
@@ -295,12 +355,16 @@ def _keystrokes(body: Any) -> Iterator[Call]:
 
 def _marked(said: str) -> Iterator[Call]:
     for tag in islice(_TAGS.finditer(said), MAX_CALLS):
-        body = said[tag.end() :].partition(f"</{tag[1]}>")[0]
+        body = _until(said, tag.end(), f"</{tag[1]}>")
         command = body.partition("<command>")[2].partition("</command>")[0]
         yield Call(tag[1], {"command": command} if command else {"path": ""})
     for action in islice(_ACTION.finditer(said), MAX_CALLS):
-        given = said[action.end() :].partition("\nObservation:")[0]
-        yield Call(action[1], _arguments(given))
+        yield Call(action[1], _arguments(_until(said, action.end(), "\nObservation:")))
+
+
+def _until(text: str, start: int, closer: str) -> str:
+    """The text from there to what closes it, or to its end; at most `MAX_BODY` characters."""
+    return text[start : start + MAX_BODY].partition(closer)[0]
 
 
 def _fenced(said: str) -> Iterator[Call]:
@@ -316,7 +380,8 @@ def _fenced(said: str) -> Iterator[Call]:
 
 
 _REPR = re.compile(
-    r"""'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\b(True|False|None)\b""", re.DOTALL
+    r"""(?sx) '([^'\\]*+(?:\\.[^'\\]*+)*+)' | "([^"\\]*+(?:\\.[^"\\]*+)*+)"
+    | ['"].* | \b(True|False|None)\b"""
 )
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0"}
@@ -336,9 +401,10 @@ def from_repr(text: str) -> Any:
     def as_json(match: re.Match[str]) -> str:
         if match[3]:
             return _WORDS[match[3]]
-        return json.dumps(unescaped(match[1] if match[1] is not None else match[2]))
+        quoted = match[1] if match[1] is not None else match[2]
+        return match[0] if quoted is None else json.dumps(unescaped(quoted))
 
-    return parsed(_REPR.sub(as_json, text))
+    return parsed(_REPR.sub(as_json, text, MAX_QUOTED)) if len(text) <= MAX_REPR else None
 
 
 def _is_map(value: Any) -> bool:
@@ -347,4 +413,4 @@ def _is_map(value: Any) -> bool:
 
 def _items(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list; nothing of anything else."""
-    return [entry for entry in value if _is_map(entry)] if isinstance(value, list) else []
+    return [e for e in value[:MAX_PARTS] if _is_map(e)] if isinstance(value, list) else []

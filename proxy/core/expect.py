@@ -33,7 +33,6 @@ class UserTurn(Enum):
 
     KEEPS = "keeps"
     DROPS = "drops"
-    STUB = "stub"
 
 
 class Missed(Enum):
@@ -126,7 +125,11 @@ def compare(
     expected = expected_tokens(rule, last, now, finding)
     if reported is None:
         return Cached(expected, None, Missed.UNREPORTED)
-    if rule is None or expected is None or last is None or reported >= expected:
+    if rule is None or expected is None or last is None:
+        return Cached(expected, reported)
+    if expected == 0 == reported and 0 < (last.prompt_tokens or 0) < rule.minimum:
+        return Cached(expected, reported, Missed.BELOW_MINIMUM)
+    if reported >= expected:
         return Cached(expected, reported)
     return Cached(expected, reported, _why(rule, last, now, seconds, upstream))
 

@@ -15,7 +15,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
-from proxy.core.calls import Result, parsed, unescaped
+from proxy.core.calls import Result, ends, parsed, unescaped
 from proxy.core.printed import complaint, printed
 
 WINDOW = 12_000
@@ -72,7 +72,7 @@ def outcome(
 ) -> Outcome:
     """Read a result. `programs` are those that a command ran, `extra` further error patterns."""
     layers = _peeled(result.text, kind)
-    text = _clipped(layers.text)
+    text = ends(layers.text, WINDOW)
     rule = _own(result, layers) or _matched(text, extra) or _words(text, kind, layers.code)
     refused = bool(rule) and layers.code is None and _REFUSED.match(text[:EDGE]) is not None
     if not rule and kind in (Kind.RUN, Kind.PLAIN):
@@ -80,11 +80,6 @@ def outcome(
     if not rule and kind is Kind.RUN:
         rule = printed(text)
     return Outcome(rule, layers.code, text, refused)
-
-
-def _clipped(text: str) -> str:
-    """Both ends of a text, each `WINDOW` characters long; the whole of a text that is no longer."""
-    return text if len(text) <= 2 * WINDOW else f"{text[:WINDOW]}\n…\n{text[-WINDOW:]}"
 
 
 # --- the layers around an output ----------------------------------------------------------------
@@ -133,7 +128,7 @@ def _mcp(text: str) -> _Layers | None:
         return _Layers("", error=error)
     end = text.rfind(f"{start[1]}, annotations=")
     inner = text[start.end() : end if end > 0 else None]
-    return _Layers(unescaped(inner if len(inner) <= MAX_JSON else _clipped(inner)), error=error)
+    return _Layers(unescaped(inner if len(inner) <= MAX_JSON else ends(inner, WINDOW)), error=error)
 
 
 _CODES = ("returncode", "return_code", "exit_code", "exitCode", "exit_status", "exitStatus")

@@ -19,11 +19,10 @@ from proxy.core.usage import Usage
 
 
 class Route(Enum):
-    """What was done with a request: read and pruned, passed on unread, or answered by us."""
+    """What was done with a request: read and pruned, or passed on unread."""
 
     CHAT = "chat"
     PASS = "pass"
-    OWN = "own"
 
 
 class Pruned(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 _SHELLS = frozenset("bash sh zsh dash ksh fish".split())
 _COMPLAINT = re.compile(r"^(?:/[\w./-]{0,200}/)?([\w.+-]{1,40}): (.{0,300})", re.M)
@@ -28,21 +29,38 @@ def complaint(output: str, programs: frozenset[str]) -> str:
     """`complaint` where a shell or one of these programs says in a line that it could not."""
     if "git" in programs and _GIT.search(output):
         return "complaint"
-    return "complaint" if any(_complaints(output, programs | _SHELLS)) else ""
+    return "complaint" if any(_complaints(output, programs)) else ""
 
 
-def complained(output: str, program: str, targets: Sequence[str] = ()) -> bool:
+MAX_COMPLAINTS = 40
+"""Lines of an output in which a program says that it could not, that are held against commands."""
+
+MAX_TARGETS = 8
+"""Files of one command that they are held against."""
+
+
+def complaints(output: str, programs: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Which of these programs, or shell, says that it could not, and what it says."""
+    own = [("git", "")] if "git" in programs and _GIT.search(output) else []
+    lines = (line for line in _complaints(output, programs) if line[0] != "git")
+    return (*own, *islice(lines, MAX_COMPLAINTS))
+
+
+def complained(lines: Sequence[tuple[str, str]], program: str, targets: Sequence[str] = ()) -> bool:
     """Whether this program says that it could not, or a shell of it or of the files it writes."""
-    if program == "git":
-        return _GIT.search(output) is not None
+    blamed = [f"{what}: " for what in (program, *targets[:MAX_TARGETS]) if what]
     return any(
-        name == program or any(f"{what}: " in told for what in (program, *targets) if what)
-        for name, told in _complaints(output, _SHELLS | {program})
+        name == program
+        or program != "git"
+        and name in _SHELLS
+        and any(what in told for what in blamed)
+        for name, told in lines
     )
 
 
-def _complaints(output: str, names: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _complaints(output: str, programs: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Who complains, and of what."""
+    names = programs | _SHELLS
     if not any(f"{name}: " in output for name in names):
         return
     for line in _COMPLAINT.finditer(output):

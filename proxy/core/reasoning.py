@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -34,11 +35,24 @@ _SEALED_TYPES = frozenset(
     {"redacted_thinking", "reasoning.encrypted", "reasoning.server_tool_call"}
 )
 _TEXT_KEYS = ("text", "thinking", "reasoning", "summary", "content")
-_CLOSE = "</think>"
-# Possessive repeats: linear in time and memory, also where nothing is closed.
-_THOUGHT = r"<think>((?:[^<]++|<(?!/think>))*+)</think>\s*+"
-_thought = re.compile(_THOUGHT)
-_thoughts = re.compile(rf"\s*+((?:{_THOUGHT})++)")
+_OPEN, _CLOSE = "<think>", "</think>"
+MOST_THOUGHTS = 8
+"""`<think>` at the start of a text; where there are more, none is a thought. The most on record
+is 2."""
+MOST_BLANKS = 32
+"""Blanks before a thought, and behind one; where there are more, none is a thought."""
+_opening = re.compile(rf"\s{{0,{MOST_BLANKS}}}+{_OPEN}")
+_blanks = re.compile(rf"\s{{0,{MOST_BLANKS + 1}}}+")
+
+
+def _spelled(text: str) -> bytes:
+    """A pattern for ASCII text however JSON may spell it."""
+    return b"".join(rb"(?:%c|\\u00(?i:%02x))" % (ord(c), ord(c)) for c in text)
+
+
+# Apart, so that each search has a beginning to look for.
+_SLASH = rb"(?:\\?/|\\u002[fF])"
+_closings = [re.compile(first + _SLASH + _spelled("think>")) for first in (rb"<", rb"\\u003[cC]")]
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -134,13 +148,27 @@ def first_text_part(content: Sequence[Any]) -> int | None:
 
 def think_span(text: str) -> tuple[int, int] | None:
     """The `<think>…</think>` at the start of a text, one or several, with the blanks after them."""
-    match = _thoughts.match(text)
-    return match.span(1) if match else None
+    found = _thoughts(text)
+    return (found[0][0], found[-1][2]) if found else None
 
 
 def think_in(text: str) -> str:
-    span = think_span(text)
-    return "".join(_thought.findall(text, *span)) if span else ""
+    return "".join(text[start + len(_OPEN) : end] for start, end, _ in _thoughts(text))
+
+
+def _thoughts(text: str) -> list[tuple[int, int, int]]:
+    """Where each thought at the start of a text begins, is closed, and the blanks after it end."""
+    opening, found = _opening.match(text), list[tuple[int, int, int]]()
+    at = opening.end() - len(_OPEN) if opening else len(text)
+    while text.startswith(_OPEN, at) and (close := text.find(_CLOSE, at)) >= 0:
+        behind = close + len(_CLOSE)
+        match = _blanks.match(text, behind)
+        after = match.end() if match else behind
+        if len(found) == MOST_THOUGHTS or after - behind > MOST_BLANKS:
+            return []
+        found.append((at, close, after))
+        at = after
+    return found
 
 
 def without_think(text: str) -> str:
@@ -257,24 +285,20 @@ def _part_think_out(body: bytes, span: tuple[int, int], text: str) -> list[Edit]
 
 
 def _think_out(body: bytes, start: int, end: int, text: str) -> list[Edit]:
-    span = think_span(text)
-    if span is None:
+    found = _thoughts(text)
+    if not found:
         return []
-    literal = body[start:end]
-    opens, (closes, size) = scan.raw_offset(literal, span[0]), _closed(literal, text, span)
-    after = scan.raw_offset(literal, span[1] - size, closes)
-    return [Edit(start + opens, start + after)]
+    literal, (_, close, after) = body[start:end], found[-1]
+    opens, closes = scan.raw_offset(literal, found[0][0]), _closed(literal, len(found))
+    ends = scan.raw_offset(literal, after - close - len(_CLOSE), closes)
+    return [Edit(start + opens, start + ends)]
 
 
-def _closed(literal: bytes, text: str, span: tuple[int, int]) -> tuple[int, int]:
-    """Where the last `</think>` at the start of a text ends, in its literal and in the text."""
-    size, end = text.rindex(_CLOSE, *span) + len(_CLOSE), 1
-    for _ in range(text.count(_CLOSE, *span)):
-        end = literal.find(_CLOSE.encode(), end) + len(_CLOSE)
-    # Mostly the tags are written as they are; whether they were shows when all before is decoded.
-    if end > size and scan.text_of(literal[:end] + b'"') == text[:size]:
-        return end, size
-    return scan.raw_offset(literal, size), size
+def _closed(literal: bytes, count: int) -> int:
+    """Where the `</think>` of so many thoughts ends in the literal of a text that begins so."""
+    bare = literal.replace(b"\\\\", b"  ")  # now every escape begins where a backslash stands
+    ends = [m.end() for tag in _closings for m in islice(tag.finditer(bare), count)]
+    return sorted(ends)[count - 1]
 
 
 def _place(edit: Edit) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import brotli  # type: ignore[import-untyped]  # it comes without annotations
@@ -27,15 +27,26 @@ from proxy.core.reasoning import (
     think_span,
     without_think,
 )
-from proxy.core.sse import LONGEST_EVENT, Gatherer, data_of, json_of, values_of
+from proxy.core.sse import Gatherer, data_of, json_of, values_of
 from proxy.core.usage import NOTHING, Usage, merge, read_usage
 
-MOST_TEXT = 32 * 1024 * 1024
+MOST_TEXT = 8 * 1024 * 1024
 """Characters of text, reasoning and tool calls of one stream; what comes after is left out."""
-MOST_CALLS = 1024
+LONGEST_READ = 4 * 1024 * 1024
+"""Bytes of one event of a stream; a longer one is left out."""
+MOST_CALLS = 256
 """Tool calls of one reply; what comes after is left out. The most on record is 3."""
-MOST_DECODED = 128 * 1024 * 1024
-"""Bytes that one coded reply may unfold to."""
+MOST_ITEMS = 10_000
+"""Items of one list in a reply; what comes after is left out."""
+MOST_ODD = 2_000
+"""Events of a stream that are no chunks. Behind these only those are read that promise something,
+and behind as many of them that did not keep it, none.
+"""
+MOST_DECODED = 64 * 1024 * 1024
+"""Bytes that one coded text may unfold to."""
+MOST_CODINGS = 4
+MOST_MEMBERS = 10_000
+"""Members of one gzip text."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
@@ -75,13 +86,14 @@ class StreamReader(Gatherer):
     Of an Anthropic or a Responses stream it reads usage, model and errors.
     """
 
-    __slots__ = ("_most", "_reply", "_wire")
+    __slots__ = ("_most", "_odd", "_reply", "_wire")
 
-    def __init__(self, longest_event: int = LONGEST_EVENT, most_text: int = MOST_TEXT) -> None:
+    def __init__(self, longest_event: int = LONGEST_READ, most_text: int = MOST_TEXT) -> None:
         super().__init__(longest_event)
         self._reply = _Reply()
         self._most = most_text
         self._wire = 0
+        self._odd = 0
 
     def finish(self) -> Seen:
         """All that was fed, an event that never became whole included where it can be read."""
@@ -92,10 +104,13 @@ class StreamReader(Gatherer):
     def read(self, text: bytes) -> None:
         """Nearly every piece between the two marks is one payload and nothing else."""
         self._wire += len(text)
+        if self._odd > 2 * MOST_ODD:
+            self._reply.truncated = True
+            return
         take = self._take if self._wire <= self._most else self._take_sparingly
         first, *pieces = (b"\n\n" + text).split(b"\n\ndata: ")
         self._read_odd(first)
-        for piece in pieces:
+        for piece in pieces if self._odd <= MOST_ODD else self._promising(pieces):
             chunk = _chunk_of(piece) if b"\n" not in piece else None
             if chunk is not None:
                 take(chunk)
@@ -105,21 +120,36 @@ class StreamReader(Gatherer):
 
     def _read_odd(self, text: bytes) -> None:
         """Events in any form."""
-        for event in text.split(b"\n\n"):
+        events = [event for event in text.split(b"\n\n") if b"data" in event]
+        for event in events if self._odd <= MOST_ODD else self._promising(events):
             data = data_of(event)
             if data is not None:
                 self._read_data(data, values_of(event, b"event")[-1:])
+
+    def _promising(self, events: list[bytes]) -> Iterator[bytes]:
+        """Of many events those that may tell something, while there is patience left."""
+        for event in events:
+            if self._odd <= 2 * MOST_ODD and _promise.search(event):
+                yield event
+            else:
+                self._reply.truncated = True
 
     def _read_data(self, data: bytes, names: list[bytes]) -> None:
         if data.strip() == b"[DONE]":
             self._reply.done = True
         elif (chunk := _chunk_of(data)) is not None:
             self._take_sparingly(chunk)
-        elif (value := _object_in(data)) is not None:
-            self._take_sparingly(_chunk_from(value, "delta"))
-            self._reply.take_rest(value)
+        else:
+            self._odd += 1
+            self._read_other(data)
         if names == [b"error"]:
             self._reply.error = self._reply.error or "error"
+
+    def _read_other(self, data: bytes) -> None:
+        value = _object_in(data)
+        if value is not None:
+            self._take_sparingly(_chunk_from(value, "delta"))
+            self._reply.take_rest(value)
 
     def _take(self, chunk: _Chunk) -> None:
         try:
@@ -249,6 +279,7 @@ class _Body(_Chunk, gc=False):
     choices: list[_Answer] | None = None  # type: ignore[assignment]
 
 
+_promise = re.compile(rb'"(?:choices|usage|error)"|\[DONE\]')
 _decode = msgspec.json.Decoder(_Chunk).decode
 _decode_body = msgspec.json.Decoder(_Body).decode
 _CARRIERS = (
@@ -411,9 +442,16 @@ class _Reply:
             self.signed = True
 
     def _take_parts(self, parts: Any) -> None:
-        for part in parts if isinstance(parts, list) else ():
+        for part in self._items(parts):
             if isinstance(part, dict):
                 self._take_part(part)
+
+    def _items(self, value: Any) -> list[Any]:
+        """The items of a list, up to the most; none where it is no list."""
+        if not isinstance(value, list):
+            return []
+        self.truncated = self.truncated or len(value) > MOST_ITEMS
+        return value[:MOST_ITEMS]
 
     def _take_part(self, part: dict[str, Any]) -> None:
         if isinstance(part.get("type"), str) and is_reasoning_part(part):
@@ -437,7 +475,7 @@ class _Reply:
         self._take_reasoning("reasoning_details", text)
 
     def _take_calls(self, items: Any) -> None:
-        for item in items if isinstance(items, list) else ():
+        for item in self._items(items):
             if isinstance(item, dict):
                 self._take_call(item)
 
@@ -557,19 +595,35 @@ class _Stage(Protocol):
 
 
 class _Gzip:
-    """Members one after the other, and zeros between them."""
+    """Members one after the other, and zeros between them.
+
+    Fed in slices: with every member that ends, all that is left of the data is copied.
+    """
+
+    SLICE = 16 * 1024
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(wbits=31)
         self._begun = False
+        self._members = 0
 
     def unfold(self, data: bytes, room: int, out: bytearray) -> None:
+        for at in range(0, len(data), self.SLICE):
+            self._unfold(data[at : at + self.SLICE], room, out)
+
+    def _unfold(self, data: bytes, room: int, out: bytearray) -> None:
         while len(out) <= room and (data := data if self._begun else data.lstrip(b"\0")):
             out += self._member.decompress(data, room + 1 - len(out))
             self._begun = not self._member.eof
             data = self._member.unused_data
             if not self._begun:
-                self._member = zlib.decompressobj(wbits=31)
+                self._next()
+
+    def _next(self) -> None:
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            raise zlib.error("too many members")
+        self._member = zlib.decompressobj(wbits=31)
 
 
 class _Deflate:
@@ -628,17 +682,21 @@ class Decoder:
     """Undoes a Content-Encoding as the bytes come, for reading along.
 
     Where the input cannot be decoded, its coding is not known, or it unfolds to more than `most`
-    bytes, `failed` is set and nothing more comes out. Never raises.
+    bytes or one piece to more than `at_once`, `failed` is set and nothing more comes out; where it
+    is for the size, `too_large` too. Never raises.
     """
 
-    __slots__ = ("_room", "_stages", "failed")
+    __slots__ = ("_at_once", "_room", "_stages", "failed", "too_large")
 
-    def __init__(self, content_encoding: str, most: int = MOST_DECODED) -> None:
+    def __init__(
+        self, content_encoding: str, most: int = MOST_DECODED, at_once: int = MOST_DECODED
+    ) -> None:
         names = [name.strip().lower() for name in content_encoding.split(",")]
         coded = [name for name in reversed(names) if name not in ("", "identity")]
-        self.failed = not _STAGES.keys() >= set(coded)
+        self.failed = not _STAGES.keys() >= set(coded) or len(coded) > MOST_CODINGS
+        self.too_large = False
         self._stages = [] if self.failed else [_STAGES[name]() for name in coded]
-        self._room = most
+        self._room, self._at_once = most, at_once
 
     def feed(self, chunk: bytes) -> bytes:
         """What can be told so far."""
@@ -652,13 +710,14 @@ class Decoder:
         return chunk
 
     def _unfolded(self, stage: _Stage, data: bytes) -> bytes:
-        out = bytearray()
+        out, room = bytearray(), min(self._room, self._at_once)
         try:
-            stage.unfold(data, self._room, out)
+            stage.unfold(data, room, out)
         except (zlib.error, brotli.error, zstandard.ZstdError):
             self.failed = True
-        self.failed = self.failed or len(out) > self._room
-        return bytes(out[: self._room])
+        if len(out) > room:
+            self.failed = self.too_large = True
+        return bytes(out[:room])
 
     def close(self) -> bytes:
         """What was held back: nothing, all that can be told is told at once."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 
 MAX_TEXT = 100_000
 """Characters that are read of one text."""
@@ -20,8 +21,31 @@ MAX_DEPTH = 4
 MAX_COMMANDS = 400
 """Simple commands that are read of one text; the rest of it is left unread."""
 
+MAX_PIECES = 20_000
+"""Words, quotes, operators and lines of input that are read of one step's commands."""
+
 MAX_FOUND = 64
 """Words of a `find` that are looked through for `-exec`, and words of a command that it runs."""
+
+MAX_EXECS = 4
+"""Commands that are read of one `find`."""
+
+
+@dataclass(slots=True)
+class Room:
+    """What may still be read of a step's commands: characters, and pieces of them.
+
+    The text that a command hands to another (`bash -c`) takes pieces only.
+    """
+
+    text: int = MAX_TEXT
+    pieces: int = MAX_PIECES
+
+    def take(self, text: str) -> str:
+        """As much of a text as there is room for; what is read is gone."""
+        taken = text[: self.text]
+        self.text -= len(taken)
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +79,13 @@ class _Draft:
     targets: list[str] = field(default_factory=list)
     stdin: str = ""
     feeder: _Draft | None = None
+    comparing: bool = False
+    """Inside `[[ … ]]`, where the signs `<` and `>` compare."""
+
+    def add(self, word: str) -> None:
+        self.words.append(word)
+        if word in ("[[", "]]"):
+            self.comparing = word == "[["
 
     def input(self) -> str:
         if self.stdin or self.feeder is None or not self.feeder.words:
@@ -69,7 +100,7 @@ _TOKEN = re.compile(
     (?P<blank>(?:[ \t\r]|\\\r?\n)+)
   | (?P<comment>\#[^\n]*)
   | (?P<newline>\n)
-  | (?P<redirect>\d*(?:<<<|<<-?|<>|<&|<(?!\()|>>|>&|>\||>(?!\())|&>>?)
+  | (?P<redirect>\d*+(?:<<<|<<-?|<>|<&|<(?!\()|>>|>&|>\||>(?!\())|&>>?)
   | (?P<operator>&&|\|\||;;&?|;&?|\|&?|&)
   | (?P<arithmetic>\(\((?=[^()\n]*\)\)))
   | (?P<open>\()
@@ -81,13 +112,13 @@ _PIECE = re.compile(
     r"""
     (?P<plain>[^ \t\r\n\\'"`$<>|&;()]+)
   | '(?P<single>[^']*)'?
-  | \$'(?P<ansi>[^'\\]*(?:\\.[^'\\]*)*)'?
+  | \$'(?P<ansi>[^'\\]*+(?:\\.[^'\\]*+)*+)'?
   | (?P<double>")
   | \\(?P<escaped>.?)
   | (?P<arithmetic>\$\(\()
   | (?P<substitution>[$<>]\()
   | (?P<parameter>\$\{[^}\n]*\}?)
-  | `(?P<backtick>[^`\\]*(?:\\.[^`\\]*)*)`?
+  | `(?P<backtick>[^`\\]*+(?:\\.[^`\\]*+)*+)`?
   | (?P<dollar>\$)
     """,
     re.VERBOSE | re.DOTALL,
@@ -99,29 +130,28 @@ _QUOTED = re.compile(
   | \\(?P<escaped>.?)
   | (?P<arithmetic>\$\(\()
   | (?P<substitution>\$\()
-  | `(?P<backtick>[^`\\]*(?:\\.[^`\\]*)*)`?
+  | `(?P<backtick>[^`\\]*+(?:\\.[^`\\]*+)*+)`?
   | (?P<dollar>\$)
     """,
     re.VERBOSE | re.DOTALL,
 )
-_ASSIGNMENT = re.compile(r"\w+\+?=")
+_ASSIGNMENT = re.compile(r"\w++\+?=")
 _DIGITS = re.compile(r"\d+\Z|-\Z")
 _RESERVED = frozenset("if then elif else do while until ! { time coproc".split())
 
 
-def _comparing(draft: _Draft) -> bool:
-    """Inside `[[ … ]]` the signs `<` and `>` compare."""
-    return "[[" in draft.words and "]]" not in draft.words
-
-
 class _Reader:
-    """One pass over a text; `drafts` grows in the order in which commands are met."""
+    """One pass over a text; `drafts` grows in the order in which commands are met.
 
-    def __init__(self, text: str, drafts: list[_Draft], depth: int) -> None:
+    Every piece takes room. Where none is left, the rest of the text is passed over.
+    """
+
+    def __init__(self, text: str, drafts: list[_Draft], depth: int, room: Room) -> None:
         self.text = text
         self.at = 0
         self.drafts = drafts
         self.depth = depth
+        self.room = room
         self.heredocs: list[tuple[_Draft, str, bool]] = []
 
     def read(self, until_close: bool = False) -> None:
@@ -129,10 +159,10 @@ class _Reader:
         draft = self._begin("", None)
         nested = 0
         while self.at < len(self.text) and len(self.drafts) <= MAX_COMMANDS:
-            token = _TOKEN.match(self.text, self.at)
+            token = self._next(_TOKEN)
             kind = token.lastgroup if token else "word"
-            if token is None or (kind == "redirect" and _comparing(draft)):
-                draft.words.append(self._word(literal=token is not None))
+            if token is None or (kind == "redirect" and draft.comparing):
+                draft.add(self._word(literal=token is not None))
                 continue
             self.at = token.end()
             match kind:
@@ -153,6 +183,15 @@ class _Reader:
                         return
                     nested -= 1
                     draft = self._begin(")", draft)
+
+    def _next(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """The piece that begins here, if it is one of the pattern's; it is not moved past."""
+        if not self.room.pieces:
+            self.at = len(self.text)
+            return None
+        piece = pattern.match(self.text, self.at)
+        self.room.pieces -= piece is not None
+        return piece
 
     def _begin(self, link: str, before: _Draft | None) -> _Draft:
         if before is not None and not before.words and not before.targets:
@@ -187,7 +226,8 @@ class _Reader:
     def _body(self, delimiter: str, tabs: bool) -> str:
         """The text up to the line that holds the delimiter alone, or all that is left."""
         start = line = self.at
-        while line < len(self.text):
+        while line < len(self.text) and self.room.pieces:
+            self.room.pieces -= 1
             end = self.text.find("\n", line)
             end = len(self.text) if end < 0 else end
             found = self.text[line:end].rstrip("\r")
@@ -208,7 +248,7 @@ class _Reader:
         if literal:
             parts.append(self.text[self.at])
             self.at += 1
-        while piece := _PIECE.match(self.text, self.at):
+        while piece := self._next(_PIECE):
             self.at = piece.end()
             kind = piece.lastgroup or ""
             if kind == "double":
@@ -219,7 +259,7 @@ class _Reader:
 
     def _double(self) -> str:
         parts: list[str] = []
-        while piece := _QUOTED.match(self.text, self.at):
+        while piece := self._next(_QUOTED):
             self.at = piece.end()
             kind = piece.lastgroup or ""
             if kind == "end":
@@ -248,46 +288,50 @@ class _Reader:
         if self.depth >= MAX_DEPTH:
             self.at = len(self.text)
             return
-        inner = _Reader(self.text, self.drafts, self.depth + 1)
+        inner = _Reader(self.text, self.drafts, self.depth + 1, self.room)
         inner.at = self.at
         inner.read(until_close=True)
         self.at = inner.at
 
     def _inner(self, text: str) -> None:
         if self.depth < MAX_DEPTH:
-            _Reader(text, self.drafts, self.depth + 1).read()
+            _Reader(text, self.drafts, self.depth + 1, self.room).read()
 
 
-def commands(text: str, depth: int = 0) -> tuple[Simple, ...]:
+def commands(text: str, room: Room | None = None) -> tuple[Simple, ...]:
     """The simple commands of a text, in order, with those of `bash -c`, `eval`, substitutions."""
+    found = _commands(text, 0, room or Room())
+    return tuple(islice(found, MAX_COMMANDS))
+
+
+def _commands(text: str, depth: int, room: Room) -> Iterator[Simple]:
     drafts: list[_Draft] = []
-    _Reader(text[:MAX_TEXT], drafts, depth).read()
-    return tuple(simple for draft in drafts for simple in _settled(draft, depth))[:MAX_COMMANDS]
+    _Reader(text[:MAX_TEXT], drafts, depth, room).read()
+    for draft in drafts:
+        yield from _settled(draft, depth, room)
 
 
-def _settled(draft: _Draft, depth: int) -> Iterator[Simple]:
-    words = list(draft.words)
-    while words and (words[0] in _RESERVED or _ASSIGNMENT.match(words[0])):
-        del words[0]
-    if not words and not draft.targets:
-        return
-    yield from _expanded(
-        Simple(_bare(words), tuple(draft.targets), draft.input(), draft.link), depth
-    )
+def _settled(draft: _Draft, depth: int, room: Room) -> Iterator[Simple]:
+    led = takewhile(lambda word: word in _RESERVED or _ASSIGNMENT.match(word), draft.words)
+    words = draft.words[sum(1 for _ in led) :]
+    if words or draft.targets:
+        simple = Simple(_bare(words), tuple(draft.targets), draft.input(), draft.link)
+        yield from _expanded(simple, depth, room)
 
 
-def _expanded(simple: Simple, depth: int) -> Iterator[Simple]:
+def _expanded(simple: Simple, depth: int, room: Room) -> Iterator[Simple]:
     """The command itself, then those that it was handed as text or as arguments."""
     yield simple
     if depth >= MAX_DEPTH:
         return
     inner = handed(simple)
     if inner:
-        yield from commands(inner, depth + 1)
+        yield from _commands(inner, depth + 1, room)
     if simple.program == "find":
-        for i, word in enumerate(simple.words[:MAX_FOUND]):
-            if word in ("-exec", "-execdir", "-ok"):
-                yield Simple(_bare(simple.words[i + 1 : i + MAX_FOUND]), link="-exec")
+        named = enumerate(simple.words[:MAX_FOUND], 1)
+        runs = (at for at, word in named if word in ("-exec", "-execdir", "-ok"))
+        for at in islice(runs, MAX_EXECS):
+            yield Simple(_bare(simple.words[at : at + MAX_FOUND]), link="-exec")
 
 
 SHELLS = frozenset("bash sh zsh dash ksh fish ash".split())

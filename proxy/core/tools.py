@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from proxy.core.calls import Call
 from proxy.core.effects import sql_writes
+from proxy.core.shell import Room
 
 WRITING_TOOLS = frozenset(
     # editors of coding agents
@@ -132,20 +134,20 @@ _PLACES = frozenset(
 _TOKENS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
-def writes(call: Call, rules: Rules) -> str:
+def writes(call: Call, rules: Rules, room: Room) -> str:
     """The rule by which a tool other than a shell writes; empty where it does not.
 
     `tool:<name in the table>`, `tool:suffix`, `tool:sql` or `tool:verb`.
     """
     name = bare(call.name)
-    modes = [text(call.arguments, key) for key in _MODES]
+    modes = [text(call.arguments, key)[:MAX_SAID] for key in _MODES]
     if name in rules.reading_tools or any(mode.lower() in _LOOKING for mode in modes):
         return ""
     if name in rules.writing_tools:
         return f"tool:{name}"
     if _suffixed(call.name, rules.writing_tools):
         return "tool:suffix"
-    if any(sql_writes(text(call.arguments, key)) for key in _SQL):
+    if any(sql_writes(room.take(text(call.arguments, key))) for key in _SQL):
         return "tool:sql"
     named = any(_acts(said, call.arguments) for said in (_own_name(call.name), *modes))
     return "tool:verb" if named else ""
@@ -167,11 +169,20 @@ def _acts(said: str, arguments: Mapping[str, Any]) -> bool:
     tokens = [token.lower() for token in _TOKENS.findall(said[:MAX_SAID])]
     if not tokens or tokens[0] in _ASKING or not _VERBS.intersection((tokens[0], tokens[-1])):
         return False
-    return bool(_RECORDS.intersection(tokens)) or any(bare(key) in _PLACES for key in arguments)
+    return bool(_RECORDS.intersection(tokens)) or _placed(arguments)
+
+
+def _placed(arguments: Mapping[str, Any]) -> bool:
+    """Whether an argument names a place to write to."""
+    keys = (key for key in islice(arguments, MAX_KEYS) if len(key) <= MAX_SAID)
+    return any(bare(key) in _PLACES for key in keys)
 
 
 MAX_SAID = 100
-"""Characters in which a verb is looked for."""
+"""Characters in which a verb or a place is looked for."""
+
+MAX_KEYS = 200
+"""Arguments whose names are looked at."""
 
 # --- tools that run commands and code -----------------------------------------------------------
 
@@ -202,12 +213,12 @@ def command(call: Call, rules: Rules) -> str:
     A tool that no table knows is a shell where it has a `command` and no place to edit.
     """
     name = bare(call.name)
-    language = text(call.arguments, "language").lower()
+    language = text(call.arguments, "language")[:MAX_SAID].lower()
     if name in rules.shell_tools or language in _SHELL_LANGUAGES:
         return next(filter(None, map(_listed, _values(call.arguments, _COMMANDS))), "")
     if name in rules.writing_tools or name in rules.reading_tools:
         return ""
-    if any(bare(key) in _PLACES for key in call.arguments):
+    if _placed(call.arguments):
         return ""
     return next(filter(None, map(_listed, _values(call.arguments, ("command", "cmd")))), "")
 

@@ -23,7 +23,7 @@ class Options:
     max_entries: int = 100_000
     """Conversations; the least recently used go first."""
 
-    max_bytes: int = 256 * 1024 * 1024
+    max_bytes: int = 64 * 1024 * 1024
     """Bytes of all that is kept, estimated from above."""
 
     history: Literal["full", "digests"] = "full"
@@ -63,7 +63,8 @@ class InMemory:
         if self._options.history == "full":
             self._memory.add_entries(thread, record.entries)
         try:
-            outcome = orjson.dumps(record.outcome)
+            # A copy: orjson hands out a buffer of 8 KB, however little is in it.
+            outcome = bytes(memoryview(orjson.dumps(record.outcome)))
         except TypeError:
             self._unencodable += 1
             outcome = b"{}"

@@ -50,5 +50,10 @@ async def owned(ledger: Ledger, scope: bytes | None, id: str) -> Conversation | 
     return found
 
 
+# Of the kinds that a ledger counts, those which say that its store was not there.
+_AWAY = ("timeout", "connection", "refused", "alone")
+
+
 def _failures(ledger: Ledger) -> int:
-    return sum(ledger.health().failures.values())
+    failures = ledger.health().failures
+    return sum(failures.get(kind, 0) for kind in _AWAY)

@@ -24,9 +24,7 @@ pytest.importorskip("xllamacpp", reason="the engine is not installed (extra: eng
 @asynccontextmanager
 async def audited(engine: Engine, folder: Path) -> AsyncIterator[Running]:
     file = folder / "lethe.toml"
-    file.write_text(
-        f'[[upstream]]\nurl = "{engine.url}"\ncontract = "llama.cpp"\nsystem_first = true\n'
-    )
+    file.write_text(f'[[upstream]]\nurl = "{engine.url}"\ncontract = "llama.cpp"\n')
     async with running(settings_for(None, file)) as proxy:  # type: ignore[arg-type]
         yield proxy
 

@@ -18,15 +18,23 @@ import msgspec
 from proxy.core.wire import scan
 from proxy.core.wire.scan import Member
 
-MAX_MESSAGES = 50_000
-"""A request that holds more is not read. The largest context windows hold a tenth of that."""
+MAX_MESSAGES = 20_000
+"""A request that holds more is not read. The largest context windows hold a quarter of that."""
+MOST_VALUES = 300_000
+"""Values in one body, texts counted as one each; what holds more is not read. The largest context
+windows hold half of that as JSON that says anything."""
+MOST_DIGITS = 400
+"""Digits of one number in a body that is large: reading takes time by the square of them."""
+MOST_TOIL = 1_200_000
+"""Brackets, quotes and escapes in a body that has to be scanned."""
 MAX_DEPTH = 100
 """Messages nested deeper are not looked into, so that the stack never decides what is read."""
 MAX_VALUES = 100_000
 """Values in one message, texts counted as one each; what holds more is not looked into."""
+_SMALL = 1 << 20
+# Bytes up to which a body cannot hold enough to keep us long.
 _LARGE = 4 << 20
-# Bytes from which a body is scanned, because decoders build all that they find before it can be
-# counted.
+# Bytes from which long numbers may be so many that they do.
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
@@ -78,13 +86,22 @@ class Head(msgspec.Struct, frozen=True):
 
 def layout(body: bytes) -> Layout:
     """Find the messages of a request. Raises `Unreadable`."""
+    if len(body) > _SMALL and _too_busy(body):
+        raise Unreadable("too_busy")
     found = _fast(body)
     return found if found is not None else _slow(body)
 
 
+def _too_busy(body: bytes) -> bool:
+    """Whether reading would take so long that others feel it."""
+    if scan.busier_than(body, MOST_VALUES):
+        return True
+    return len(body) > _LARGE and scan.has_number_of(MOST_DIGITS, body, 4 * MOST_VALUES)
+
+
 def _fast(body: bytes) -> Layout | None:
     at = body.find(_KEY)
-    if at < 0 or body.find(_KEY, at + 1) >= 0 or len(body) > _LARGE:
+    if at < 0 or body.find(_KEY, at + 1) >= 0:
         return None
     try:
         fields = _members.decode(body)
@@ -95,7 +112,7 @@ def _fast(body: bytes) -> Layout | None:
     start = _value_start(body, at + len(_KEY))
     if not body.startswith(array, start) or _spelled(body, at, start + len(array)):
         return None
-    if len(fields) >= scan.MAX_MEMBERS:
+    if len(fields) >= scan.MAX_MEMBERS or len(raws) > MAX_MESSAGES:
         return None
     return Layout({key: bytes(raw) for key, raw in fields.items()}, _row(body, start, raws))
 
@@ -162,6 +179,8 @@ def elements(body: bytes, start: int, end: int) -> Sequence[tuple[int, int]]:
 def _slow(body: bytes) -> Layout:
     if body[:3] == b"\xef\xbb\xbf":
         raise Unreadable("not_json")
+    if len(body) > _SMALL and scan.count_of(b'{}[]"\\', body) > MOST_TOIL:
+        raise Unreadable("too_busy")
     try:
         rows = scan.members(body)
     except scan.TooMany:
@@ -298,7 +317,8 @@ def ask_for_usage(body: bytes, fields: Mapping[str, bytes]) -> Edit | None:
     if raw == b'{"include_usage":true}' or wants_usage(fields):
         return None
     try:
-        found = [m for m in scan.members(body) if m.key == "stream_options"]
+        rows = members(body, scan.skip_blank(body, 0), len(body))
+        found = [member for member in rows if member.key == "stream_options"]
         return _within(body, found[0]) if len(found) == 1 else None
     except scan.Odd:
         return None

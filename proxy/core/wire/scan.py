@@ -21,7 +21,7 @@ _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _string = re.compile(_STRING, re.DOTALL)
 # The bare quote opens a string that never ends: looking on behind it would be quadratic.
 _token = re.compile(_STRING + rb'|[{\[]++|[}\]]++|"', re.DOTALL)
-_comma = re.compile(_STRING + rb"|,", re.DOTALL)
+_plain_string = re.compile(rb'"[^"]*+"')
 _blank = re.compile(rb"[ \t\r\n]*+")
 _scalar = re.compile(rb"-?(?:[0-9][0-9.eE+\-]*+|Infinity|NaN)|true|false|null")
 
@@ -85,16 +85,46 @@ def _balanced_end(text: bytes, at: int) -> int:
     raise Odd(f"unfinished value at byte {at}")
 
 
+_MARKS = b",[{"
+_IN_STRINGS = 8
+# So many times the marks may stand in strings: those may hold JSON that is read in its turn.
+_MOST_QUOTES = 4
+# Quotes to a mark outside of strings: two strings to a member, two quotes to a string.
+
+
 def busier_than(text: bytes, limit: int) -> bool:
-    """Whether more than `limit` commas stand between the values of a text."""
-    if len(text) <= 2 * limit or text.count(b",") <= limit:
+    """Whether more values than `limit` begin in a text, by its commas and opening brackets.
+
+    Nothing is built and no step is taken a value, so that the answer is always cheap.
+    """
+    if len(text) <= limit or (marks := count_of(_MARKS, text)) <= limit:
         return False
-    commas = 0
-    for match in _comma.finditer(text):
-        commas += match.group() == b","
-        if commas > limit:
-            return True
-    return False
+    if marks > _IN_STRINGS * limit:
+        return True
+    outside = _outside_strings(text, limit * _MOST_QUOTES)
+    return outside is None or count_of(_MARKS, outside) > limit
+
+
+def count_of(marks: bytes, text: bytes) -> int:
+    """How many bytes of a text are one of these."""
+    return len(text) - len(text.translate(None, marks))
+
+
+def _outside_strings(text: bytes, most_quotes: int) -> bytes | None:
+    """A text without its strings; None where it has more quotes than that."""
+    bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return _plain_string.sub(b'""', bare) if bare.count(b'"') <= most_quotes else None
+
+
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+
+
+def has_number_of(digits: int, text: bytes, most_quotes: int) -> bool:
+    """Whether a number of so many digits stands in a text, or it has too many quotes to be told."""
+    if b"0" * digits not in text.translate(_ZEROS):
+        return False
+    outside = _outside_strings(text, most_quotes)
+    return outside is None or b"0" * digits in outside.translate(_ZEROS)
 
 
 def _after(text: bytes, at: int, closing: bytes) -> tuple[int, bool]:
