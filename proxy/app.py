@@ -8,6 +8,7 @@ import asyncio
 import ctypes
 import gc
 import secrets
+import shutil
 import socket
 import sys
 import tempfile
@@ -274,6 +275,8 @@ def run_worker(
     main, admin = sockets
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve_sockets(settings, main, admin, folder, overseer))
+    if folder is not None and overseer.gone:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

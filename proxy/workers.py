@@ -40,7 +40,11 @@ _NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGHUP)
 
 
 class Overseer(Protocol):
-    """Who tells a worker to stop."""
+    """Who tells a worker to stop. `gone` where it went without a word: what it would have put away
+    is the worker's to put away.
+    """
+
+    gone: bool
 
     def heed(self, drain: Callable[[], None], at_once: Callable[[], None]) -> None:
         """In the running loop of a worker that serves: call these when it is told so."""
@@ -72,6 +76,8 @@ class Stops:
 class Alone:
     """The worker is the whole process: it is told by signals."""
 
+    gone = False
+
     def heed(self, drain: Callable[[], None], at_once: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         stops = Stops(loop.time)
@@ -92,18 +98,20 @@ class _Master:
 
     def __init__(self, line: Connection) -> None:
         self._line = line
+        self.gone = False
 
     def heed(self, drain: Callable[[], None], at_once: Callable[[], None]) -> None:
         loop, parent = asyncio.get_running_loop(), multiprocessing.parent_process()
         assert parent is not None
 
-        def gone() -> None:
+        def orphaned() -> None:
             loop.remove_reader(parent.sentinel)
+            self.gone = True
             drain()
 
         loop.add_signal_handler(signal.SIGTERM, drain)
         loop.add_signal_handler(_AT_ONCE_SIGNAL, at_once)
-        loop.add_reader(parent.sentinel, gone)
+        loop.add_reader(parent.sentinel, orphaned)
         with suppress(OSError):
             self._line.send(None)
 

@@ -262,7 +262,8 @@ _OBSERVED = re.compile(
     r"""(?ix) \A \s*+ (?: <(?:tool_response|tool_result|returncode|exception|output|function_results
         |execution_results|result|observation|environment)\b
       | observation:? \s | execution\s(?:result|logs)
-      | error:[^\S\n]*+\n | \[ [\w-]{1,60} [ ] (?:for|result|tool) | \[? (?:the\s)? command\b | exit\scode
+      | error:[^\S\n]*+\n | \[ [\w-]{1,60} [ ] (?:for|result|tool)
+      | \[? (?:the\s)? command\b | exit\scode
       | (?:new|current)\sterminal
       | (?:tool|command|execution|shell|code)(?:'s)?\s (?:result|output|response)
       | returncode | return\scode | last\soutput | EXECUTION )"""

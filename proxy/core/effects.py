@@ -294,10 +294,12 @@ def script(simple: Simple) -> str:
 
 # --- program text -------------------------------------------------------------------------------
 
+# A call is looked through up to the next call of its kind, so that a text is gone over once.
 _CODE = re.compile(
     r"""(?x)
     # Python
-      \bopen \( (?: (?!\bopen\() [^\n] ){0,300}? , \s{0,80}+ (?:mode \s{0,8} = \s{0,8})? [rbu]?['"] [rbtU]* [wax+]
+      \bopen \( (?: (?!\bopen\() [^\n] ){0,300}? , \s{0,80}+ (?:mode \s{0,8} = \s{0,8})?
+        [rbu]?['"] [rbtU]* [wax+]
     | \. write_ [a-z]+ \(
     | \. to_(?:csv|parquet|excel|json|pickle|feather|hdf|html|sql|stata|markdown|file)
         \( \s* (?: [fru]{0,2}['"] | \w*(?:path|file|out|dest)\w* | os\. | Path\b)
@@ -308,7 +310,8 @@ _CODE = re.compile(
         |truncate) \(
     | \b shutil \. (?:copy\w*|move|rmtree|make_archive|unpack_archive) \(
     | \. (?:unlink|rmdir|mkdir|touch|symlink_to|extractall|imwrite|imsave) \(
-    | \b (?:urlretrieve|np\.save\w*|torch\.save) \( | \b fileinput\. (?: (?!fileinput\.) [^\n] ){0,200} inplace
+    | \b (?:urlretrieve|np\.save\w*|torch\.save) \(
+    | \b fileinput\. (?: (?!fileinput\.) [^\n] ){0,200} inplace
     # JavaScript
     | \b (?:writeFile|appendFile|writeFileSync|appendFileSync|createWriteStream|renameSync
         |unlinkSync|rmSync|rmdirSync|mkdirSync|copyFileSync|cpSync|writeTextFile|writeTextFileSync
@@ -317,7 +320,8 @@ _CODE = re.compile(
         |remove) \(
     | \b Bun \. write \(
     # Ruby, Perl, PHP
-    | \b File \. (?:write|delete|rename|open \( (?: (?!File\.open) [^\n] ){0,200} , \s{0,80}+ ['"][wa])
+    | \b File \. (?: write | delete | rename
+        | open \( (?: (?!File\.open) [^\n] ){0,200} , \s{0,80}+ ['"][wa] )
     | \b FileUtils \. \w | \b IO \. write \b
     | \b open [\s(]{1,8} (?:my\s{1,8})? [$\w]{1,80} \s{0,8} , \s{0,8} ['"] \s{0,8} \+? >
     | \b file_put_contents \( | \b fopen \( (?: (?!\bfopen\() [^\n] ){0,200} , \s{0,80}+ ['"][wax]

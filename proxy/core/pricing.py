@@ -91,14 +91,12 @@ def saving(dropped: Dropped, rule: CacheRule | None, prices: Sheet) -> Decimal:
     Without a rule the cache is taken to hold prompts only.
     """
     reuse = rule.reuse if rule else Reuse.PROMPT
-    match reuse:
-        case Reuse.NONE:
-            return (dropped.before + dropped.now) * prices.input
-        case Reuse.PROMPT:
-            return dropped.before * prices.cache_read + dropped.now * _anew(prices)
-        case Reuse.GENERATED:
-            kept = (dropped.before + dropped.now) * prices.cache_read
-            return kept - rebuilt(dropped.behind, prices)
+    if reuse is Reuse.NONE:
+        return (dropped.before + dropped.now) * prices.input
+    if reuse is Reuse.PROMPT:
+        return dropped.before * prices.cache_read + dropped.now * _anew(prices)
+    carried = (dropped.before + dropped.now) * prices.cache_read
+    return carried - rebuilt(dropped.behind, prices)
 
 
 def _anew(prices: Sheet) -> Decimal:

@@ -21,7 +21,7 @@ MAX_DEPTH = 4
 MAX_COMMANDS = 400
 """Simple commands that are read of one text; the rest of it is left unread."""
 
-MAX_PIECES = 20_000
+MAX_PIECES = 10_000
 """Words, quotes, operators and lines of input that are read of one step's commands."""
 
 MAX_FOUND = 64

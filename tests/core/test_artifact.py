@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import re
 import string
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from re import _constants as sre_constants  # type: ignore[attr-defined]
+from re import _parser as sre_parse  # type: ignore[attr-defined]
+from types import FrameType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.core import artifact, calls, effects, failure, printed, shell, tools
 from proxy.core.artifact import DEFAULT, Judgement, Rules, judge
-from proxy.core.calls import Call, Result, done, from_repr, text_of, unescaped
+from proxy.core.calls import Call, Result, done, ends, from_repr, share, text_of, unescaped
 from proxy.core.failure import Kind, outcome
 
 NOTHING = (False, False)
@@ -939,3 +945,161 @@ def test_small_readers():
         one.call for one in done({"tool_calls": [{"name": "w", "arguments": [1]}]}, [])
     )
     assert "exit_code" == outcome(Result("[exit code: 1]"), Kind.WRITE).rule
+
+
+# --- what a step may cost ------------------------------------------------------------------------
+
+
+def lines_run(work: Any) -> int:
+    """Lines of the judgement's own rooms that a piece of work runs: a cost that no machine sways."""
+    ran = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal ran
+        ran += event == "line"
+        return count if "core" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return ran
+
+
+MOST_LINES = 400_000
+LONG = 60_000
+SHELLISH = [
+    "a<",
+    ">a ",
+    "''",
+    "`",
+    "$a",
+    "$(",
+    "${",
+    "((",
+    "<<a ",
+    "<<a\n",
+    "\n",
+    "a;",
+    "a=1 ",
+    "if ",
+    "mkdir a && ",
+    "./fix.py;",
+    "find . -exec a -exec b;",
+    "bash <<E | bash\n",
+    "git branch -a;",
+]
+
+
+@pytest.mark.parametrize("unit", SHELLISH)
+@pytest.mark.parametrize("lead", ["", "[[ ", "eval eval eval eval "])
+@pytest.mark.parametrize("answer", ["saved a", "Exit code: 1\n" + "bash: a: not found\n" * 1000])
+def test_a_command_costs_little_whatever_it_is_made_of(unit, lead, answer):
+    command = lead + unit * (LONG // len(unit))
+
+    assert MOST_LINES > lines_run(lambda: ran(command, answer))
+
+
+def test_many_calls_cost_no_more_than_a_few():
+    many = [called("bash", {"command": "$a;" * 9000}, f"c{i}") for i in range(2000)]
+    answers = [result("saved x\n" * 2000, f"c{i}") for i in reversed(range(2000))]
+
+    assert 64 == len(done(assistant(*many), answers))
+    assert MOST_LINES > lines_run(lambda: judge(assistant(*many), answers))
+
+
+def test_calls_inside_calls_are_read_up_to_a_number():
+    inner = {"tool": "batch", "args": {"a": [{"tool": "ls", "args": {"path": "a"}}] * 50}}
+    message = assistant(called("batch", {"calls": [inner] * 50}))
+
+    assert 64 == len(done(message, [result("ok")]))
+
+
+def test_a_result_far_behind_others_is_not_looked_for():
+    answers = [result("x", "other")] * 1500
+
+    assert None is done(assistant(called("edit", {})), [*answers, result("ok")])[0].result
+    assert Result("ok") == done(assistant(called("edit", {})), [result("ok"), *answers])[0].result
+
+
+def test_arguments_that_are_too_long_leave_the_name():
+    long = json.dumps({"path": "a", "text": "x" * 1_100_000})
+    message = assistant(called("write_file", long), called("edit", {"path": "b"}, "c2"))
+
+    found = done(message, [result("ok")])
+
+    assert [{}, {"path": "b"}] == [one.call.arguments for one in found]
+    assert judge(message, [result("ok")]).wrote
+
+
+def test_texts_share_a_budget_and_short_ones_leave_theirs():
+    assert 100 == share([], 100)
+    assert 100 == share([40, 60], 100)
+    assert 50 == share([80, 80], 100)
+    assert 45 == share([10, 80, 80], 100)
+    assert 25 == share([400, 400, 400, 400], 100)
+
+
+def test_a_step_reads_no_more_commands_than_there_is_room_for():
+    first = called("bash", {"command": "#" * 100_000}, "a")
+    second = called("bash", {"command": "rm a"}, "b")
+
+    assert not judge(assistant(first, second), [result("", "a"), result("", "b")]).wrote
+    assert judge(assistant(second, first), [result("", "a"), result("", "b")]).wrote
+
+
+def test_long_results_are_read_at_both_ends():
+    assert ERRED == did("lookup", {"q": 1}, "Error: x\n" + "y" * 500_000)
+    assert BOTH == ran("touch a; make", "y\n" * 300_000 + "make: *** [all] Error 1")
+    assert "ab\n…\nef" == ends("abcdef", 2)
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_repr_without_an_end_is_none_and_is_gone_over_once(quote):
+    assert None is from_repr(f"{quote}a")
+    assert None is from_repr(f"[{quote}a\\{quote}")
+    assert None is from_repr(quote + f"\\{quote}" * 40_000)
+    assert None is from_repr("[" + "''," * 40_000 + "1]")
+    assert None is from_repr("[" + "''," * 20_000 + "1]")
+
+
+def test_contents_that_hold_too_much_are_not_read():
+    assert "" == text_of({"image": "x" * 300_000})
+    assert "" == text_of({"rows": [1] * 300})
+    assert '{"rows": [1]}' == text_of({"rows": [1]})
+
+
+REPEATS = (sre_constants.MAX_REPEAT, sre_constants.MIN_REPEAT)
+
+
+def unbounded(tree: Any, inside: bool = False) -> Iterator[str]:
+    """Repeats without a limit inside another one that could give back what it took."""
+    for op, value in tree:
+        here = op in REPEATS and value[1] == sre_constants.MAXREPEAT
+        if here and inside:
+            yield str(value)
+        for part in value if isinstance(value, tuple | list) else ():
+            for inner in part if isinstance(part, list) else [part]:
+                if isinstance(inner, sre_parse.SubPattern):
+                    yield from unbounded(inner, inside or here)
+
+
+ROOMS = (artifact, calls, effects, failure, printed, shell, tools)
+
+
+def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
+    for room in ROOMS:
+        for name, value in vars(room).items():
+            if isinstance(value, re.Pattern):
+                yield name, value
+    yield from ((needle, pattern) for needle, pattern, _ in printed._PRINTED)
+
+
+def test_no_pattern_repeats_without_limit_what_repeats_without_limit():
+    assert {} == {
+        name: found
+        for name, pattern in patterns()
+        if (found := list(unbounded(sre_parse.parse(pattern.pattern, pattern.flags))))
+    }

@@ -83,6 +83,8 @@ def _started(folder: Path, *options: str) -> Proxy:
         *options,
     ]  # fmt: skip
     environ = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
+    # Where the workers leave their numbers; gone at the end, whoever comes last.
+    environ["TMPDIR"] = str(folder)
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, env=environ, start_new_session=True
@@ -202,6 +204,7 @@ async def test_a_worker_that_dies_is_replaced_and_none_outlives_its_master(
 
     assert "data: [DONE]" == rest[-1]
     assert "ended with -9; another starts" in proxy.log.read_text()
+    assert [] == [name for name in os.listdir(tmp_path) if name.startswith("lethe-")]
 
 
 async def test_a_second_stop_waits_for_nothing_but_its_account(
