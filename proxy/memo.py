@@ -18,7 +18,7 @@ from proxy.core import turn
 from proxy.core.sent import Element
 from proxy.core.turn import Known, Turn
 
-MAX_BYTES = 24 << 20
+MAX_BYTES = 16 << 20
 """What all entries may hold, estimated from above: turns of one conversation share their
 messages.
 """

@@ -312,7 +312,7 @@ async def test_a_shared_store_tells_the_same(provider: Provider, binary: str | N
     assert [200, 503] == [page.status_code for page in pages]
     assert "Nothing to show now" in pages[0].text
     assert "The ledger does not answer" in pages[1].text
-    assert (500, "ledger") == (unsaid.status_code, unsaid.json()["error"]["code"])
+    assert (503, "ledger") == (unsaid.status_code, unsaid.json()["error"]["code"])
 
 
 async def settled(proxy: Running, id: str, turns: int) -> Any:

@@ -124,10 +124,7 @@ def _text(value: Any) -> str:
         for key in ("text", "content", "output"):
             if isinstance(value.get(key), str):
                 return str(value[key])
-    try:
-        return "" if value is None or _large(value) else json.dumps(value, default=str)
-    except (ValueError, TypeError, RecursionError):
-        return ""
+    return "" if value is None or _large(value) else json.dumps(value, default=str)
 
 
 def _large(value: Any) -> bool:

@@ -83,7 +83,7 @@ _PRINTED: Sequence[tuple[str, re.Pattern[str], str]] = tuple(
         # tests
         (
             " in ",
-            r"^=*[^\S\n]*(?:\d+ \w+, )*[1-9]\d* (?:failed|errors?)\b[^\n]{0,200} in \d",
+            r"^=*[^\S\n]*(?:\d++ \w++, )*[1-9]\d* (?:failed|errors?)\b[^\n]{0,200} in \d",
             "tests",
         ),
         ("FAIL", _MARK + r"FAIL(?:ED|URES?)?\b(?!\W{0,3}0\b)", "tests"),

@@ -29,6 +29,7 @@ from proxy.core.reasoning import (
 )
 from proxy.core.sse import Gatherer, data_of, json_of, values_of
 from proxy.core.usage import NOTHING, Usage, merge, read_usage
+from proxy.core.wire import scan
 
 MOST_TEXT = 8 * 1024 * 1024
 """Characters of text, reasoning and tool calls of one stream; what comes after is left out."""
@@ -38,6 +39,8 @@ MOST_CALLS = 256
 """Tool calls of one reply; what comes after is left out. The most on record is 3."""
 MOST_ITEMS = 10_000
 """Items of one list in a reply; what comes after is left out."""
+MOST_VALUES = 1_000_000
+"""Values in a body; of what holds more nothing is read. Log probabilities are some 150 a token."""
 MOST_ODD = 2_000
 """Events of a stream that are no chunks. Behind these only those are read that promise something,
 and behind as many of them that did not keep it, none.
@@ -104,13 +107,10 @@ class StreamReader(Gatherer):
     def read(self, text: bytes) -> None:
         """Nearly every piece between the two marks is one payload and nothing else."""
         self._wire += len(text)
-        if self._odd > 2 * MOST_ODD:
-            self._reply.truncated = True
-            return
         take = self._take if self._wire <= self._most else self._take_sparingly
         first, *pieces = (b"\n\n" + text).split(b"\n\ndata: ")
         self._read_odd(first)
-        for piece in pieces if self._odd <= MOST_ODD else self._promising(pieces):
+        for piece in self._patiently(pieces):
             chunk = _chunk_of(piece) if b"\n" not in piece else None
             if chunk is not None:
                 take(chunk)
@@ -121,15 +121,15 @@ class StreamReader(Gatherer):
     def _read_odd(self, text: bytes) -> None:
         """Events in any form."""
         events = [event for event in text.split(b"\n\n") if b"data" in event]
-        for event in events if self._odd <= MOST_ODD else self._promising(events):
+        for event in self._patiently(events):
             data = data_of(event)
             if data is not None:
                 self._read_data(data, values_of(event, b"event")[-1:])
 
-    def _promising(self, events: list[bytes]) -> Iterator[bytes]:
-        """Of many events those that may tell something, while there is patience left."""
+    def _patiently(self, events: list[bytes]) -> Iterator[bytes]:
+        """All events; once many were odd, those that promise something, and then none."""
         for event in events:
-            if self._odd <= 2 * MOST_ODD and _promise.search(event):
+            if self._odd < MOST_ODD or (self._odd < 2 * MOST_ODD and _promise.search(event)):
                 yield event
             else:
                 self._reply.truncated = True
@@ -168,6 +168,8 @@ class StreamReader(Gatherer):
 
 def read_body(body: bytes) -> Seen:
     """The reply in a body that was not streamed; an empty `Seen` where it is no JSON object."""
+    if scan.busier_than(body, MOST_VALUES):
+        return Seen(truncated=True)
     return _plain_body(body) or _odd_body(body)
 
 
@@ -201,7 +203,7 @@ def _odd_body(body: bytes) -> Seen:
 
 def read_error(body: bytes) -> str:
     """The code or type that an error body names: "error" where none, "" where it is no error."""
-    value = _object_in(body)
+    value = None if scan.busier_than(body, MOST_VALUES) else _object_in(body)
     return _error_in(value) if value is not None else ""
 
 

@@ -158,7 +158,8 @@ class _Reader:
         """Read a list of commands, up to an unmatched `)` where `until_close`."""
         draft = self._begin("", None)
         nested = 0
-        while self.at < len(self.text) and len(self.drafts) <= MAX_COMMANDS:
+        end = len(self.text)
+        while self.at < end and self.room.pieces and len(self.drafts) <= MAX_COMMANDS:
             token = self._next(_TOKEN)
             kind = token.lastgroup if token else "word"
             if token is None or (kind == "redirect" and draft.comparing):

@@ -23,7 +23,7 @@ class Options:
     max_entries: int = 100_000
     """Conversations; the least recently used go first."""
 
-    max_bytes: int = 64 * 1024 * 1024
+    max_bytes: int = 32 * 1024 * 1024
     """Bytes of all that is kept, estimated from above."""
 
     history: Literal["full", "digests"] = "full"

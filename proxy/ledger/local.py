@@ -69,6 +69,7 @@ class Memory:
         self._verdicts: dict[bytes, Verdict] = {}
         self._hints: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
         self._settings: OrderedDict[bytes, str] = OrderedDict()
+        self._with_texts: OrderedDict[bytes, Thread] = OrderedDict()
 
     # What is known.
 
@@ -176,6 +177,9 @@ class Memory:
             if entry.digest not in thread.entries:
                 thread.entries[entry.digest] = entry
                 self._weigh(thread, _ENTRY + len(entry.left) + len(entry.came or b""))
+        if thread.entries:
+            self._with_texts[thread.conversation] = thread
+            self._with_texts.move_to_end(thread.conversation)
         if thread.conversation == thread.root and len(thread.entries) > MAX_FIRST_ENTRIES:
             self._shed(thread)
 
@@ -225,8 +229,12 @@ class Memory:
         return thread
 
     def shrink(self, current: Thread) -> None:
-        """Let go what is longest unused; of the current conversation first what was said."""
+        """Let go what is longest unused: first what was said, which is only for people to read, then
+        whole conversations, the current one's accounts before it.
+        """
         before = current.used_at - self._ttl
+        while self.weight > self._max_bytes and self._with_texts:
+            self._shed_texts(self._with_texts.popitem(last=False)[1])
         while self.threads:
             oldest = next(iter(self.threads.values()))
             full = len(self.threads) > self._max_entries or self.weight > self._max_bytes
@@ -239,17 +247,23 @@ class Memory:
             self.let_go += full
 
     def _shed(self, thread: Thread) -> None:
-        entries = sum(_ENTRY + len(e.left) + len(e.came or b"") for e in thread.entries.values())
+        self._shed_texts(thread)
         outcomes = sum(_OUTCOME + len(outcome) for _, outcome in thread.outcomes)
-        thread.entries.clear()
         thread.outcomes.clear()
-        self._weigh(thread, -entries - outcomes)
+        self._weigh(thread, -outcomes)
+
+    def _shed_texts(self, thread: Thread) -> None:
+        self._with_texts.pop(thread.conversation, None)
+        entries = sum(_ENTRY + len(e.left) + len(e.came or b"") for e in thread.entries.values())
+        thread.entries.clear()
+        self._weigh(thread, -entries)
 
     def drop(self, conversation: bytes) -> bool:
         """Let go one conversation and all that it holds."""
         thread = self.threads.pop(conversation, None)
         if thread is None:
             return False
+        self._with_texts.pop(conversation, None)
         for link in thread.borne:
             self._verdicts.pop(link, None)
         for hint in thread.hints:

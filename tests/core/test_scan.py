@@ -102,10 +102,11 @@ def test_more_elements_or_members_than_are_looked_at_are_too_many() -> None:
         scan.members(b"{" + b'"a":1,' * scan.MAX_MEMBERS + b'"b":2}')
 
 
-def test_commas_count_between_values_and_not_in_texts() -> None:
-    assert not scan.busier_than(b'["a,b,c,d",1,2]', 2)
-    assert not scan.busier_than(b"[1,2,3]", 2)
-    assert scan.busier_than(b'["a,",1,2,3]', 2)
+def test_values_count_where_they_begin_and_not_in_texts() -> None:
+    assert not scan.busier_than(b'["a,b,[c,{d",1,2]', 3)
+    assert not scan.busier_than(b"[1,2,3]", 3)
+    assert scan.busier_than(b'["a,",1,2,3]', 3)
+    assert scan.busier_than(b"[[[[1]]]]", 3)
 
 
 # Each took time by the square of its length once, which for these would be hours.
