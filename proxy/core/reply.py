@@ -89,13 +89,13 @@ class StreamReader(Gatherer):
     Of an Anthropic or a Responses stream it reads usage, model and errors.
     """
 
-    __slots__ = ("_most", "_odd", "_reply", "_wire")
+    __slots__ = ("_most", "_odd", "_reply", "_safe", "_start", "_wire")
 
     def __init__(self, longest_event: int = LONGEST_READ, most_text: int = MOST_TEXT) -> None:
         super().__init__(longest_event)
         self._reply = _Reply()
-        self._most = most_text
-        self._wire = 0
+        self._most = self._safe = most_text  # until then no text can be too much
+        self._wire = self._start = 0
         self._odd = 0
 
     def finish(self) -> Seen:
@@ -106,8 +106,8 @@ class StreamReader(Gatherer):
 
     def read(self, text: bytes) -> None:
         """Nearly every piece between the two marks is one payload and nothing else."""
-        self._wire += len(text)
-        take = self._take if self._wire <= self._most else self._take_sparingly
+        self._start, self._wire = self._wire, self._wire + len(text)
+        take = self._take if self._wire <= self._safe else self._take_sparingly
         first, *pieces = (b"\n\n" + text).split(b"\n\ndata: ")
         self._read_odd(first)
         for piece in self._patiently(pieces):
@@ -159,11 +159,17 @@ class StreamReader(Gatherer):
 
     def _take_sparingly(self, chunk: _Chunk) -> None:
         """The same once the wire brought so many bytes that the text in them may be too much."""
-        if self._wire > self._most and chunk.choices and self._reply.settle() >= self._most:
+        if self._wire > self._safe and chunk.choices and self._is_full():
             self._reply.truncated = True
             for choice in chunk.choices:
                 choice.delta = None
         self._take(chunk)
+
+    def _is_full(self) -> bool:
+        """Whether as much text is held as may be; if not, it cannot be before `_safe`."""
+        held = self._reply.settle()
+        self._safe = max(self._safe, self._start + self._most - held)
+        return held >= self._most
 
 
 def read_body(body: bytes) -> Seen:

@@ -229,8 +229,8 @@ class Memory:
         return thread
 
     def shrink(self, current: Thread) -> None:
-        """Let go what is longest unused: first what was said, which is only for people to read, then
-        whole conversations, the current one's accounts before it.
+        """Let go what is longest unused: first what was said, which is only for people to read,
+        then whole conversations, the current one's accounts before it.
         """
         before = current.used_at - self._ttl
         while self.weight > self._max_bytes and self._with_texts:

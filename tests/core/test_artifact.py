@@ -1049,6 +1049,8 @@ def test_a_step_reads_no_more_commands_than_there_is_room_for():
     assert not judge(assistant(first, second), [result("", "a"), result("", "b")]).wrote
     assert judge(assistant(second, first), [result("", "a"), result("", "b")]).wrote
     assert () == shell.commands("rm a", shell.Room(pieces=0))
+    assert (shell.Simple(("ab",)),) == shell.commands("a'b'c; ls", shell.Room(pieces=2))
+    assert (shell.Simple(("ab",)),) == shell.commands('a"b$c"; ls', shell.Room(pieces=3))
     assert ["ls"] == [one.program for one in shell.commands("ls;" * 9, shell.Room(pieces=2))]
     assert ["ls"] == [
         one.program for one in shell.commands("ls <<E\na\nb\nE\nrm a", shell.Room(pieces=5))

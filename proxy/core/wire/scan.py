@@ -86,7 +86,7 @@ def _balanced_end(text: bytes, at: int) -> int:
 
 
 _MARKS = b",[{"
-_IN_STRINGS = 8
+_IN_STRINGS = 4
 # So many times the marks may stand in strings: those may hold JSON that is read in its turn.
 _MOST_QUOTES = 4
 # Quotes to a mark outside of strings: two strings to a member, two quotes to a string.
