@@ -37,8 +37,7 @@ _SEALED_TYPES = frozenset(
 _TEXT_KEYS = ("text", "thinking", "reasoning", "summary", "content")
 _OPEN, _CLOSE = "<think>", "</think>"
 MOST_THOUGHTS = 8
-"""`<think>` at the start of a text; where there are more, none is a thought. The most on record
-is 2."""
+"""`<think>…</think>` at the start of a text; where there are more, none is a thought."""
 MOST_BLANKS = 32
 """Blanks before a thought, and behind one; where there are more, none is a thought."""
 _opening = re.compile(rf"\s{{0,{MOST_BLANKS}}}+{_OPEN}")
@@ -148,27 +147,39 @@ def first_text_part(content: Sequence[Any]) -> int | None:
 
 def think_span(text: str) -> tuple[int, int] | None:
     """The `<think>…</think>` at the start of a text, one or several, with the blanks after them."""
-    found = _thoughts(text)
+    match = _opening.match(text)
+    found = _thoughts(text, match.end()) if match else None
     return (found[0][0], found[-1][2]) if found else None
 
 
 def think_in(text: str) -> str:
-    return "".join(text[start + len(_OPEN) : end] for start, end, _ in _thoughts(text))
+    match = _opening.match(text)
+    if match is None:
+        return ""
+    inner = [text[start + len(_OPEN) : end] for start, end, _ in _thoughts(text, match.end())]
+    return "".join(inner)
 
 
-def _thoughts(text: str) -> list[tuple[int, int, int]]:
-    """Where each thought at the start of a text begins, is closed, and the blanks after it end."""
-    opening, found = _opening.match(text), list[tuple[int, int, int]]()
-    at = opening.end() - len(_OPEN) if opening else len(text)
-    while text.startswith(_OPEN, at) and (close := text.find(_CLOSE, at)) >= 0:
-        behind = close + len(_CLOSE)
-        match = _blanks.match(text, behind)
-        after = match.end() if match else behind
-        if len(found) == MOST_THOUGHTS or after - behind > MOST_BLANKS:
+def _thoughts(text: str, opened: int) -> list[tuple[int, int, int]]:
+    """Where each thought at the start of a text begins, is closed, and the blanks after it end.
+
+    `opened` is where the first `<think>` ends.
+    """
+    found: list[tuple[int, int, int]] = []
+    at, close = opened - len(_OPEN), text.find(_CLOSE, opened)
+    while close >= 0:
+        after = _blanks_end(text, close + len(_CLOSE))
+        if len(found) == MOST_THOUGHTS or after - close - len(_CLOSE) > MOST_BLANKS:
             return []
         found.append((at, close, after))
         at = after
+        close = text.find(_CLOSE, at) if text.startswith(_OPEN, at) else -1
     return found
+
+
+def _blanks_end(text: str, at: int) -> int:
+    match = _blanks.match(text, at)
+    return match.end() if match else at
 
 
 def without_think(text: str) -> str:
@@ -285,7 +296,8 @@ def _part_think_out(body: bytes, span: tuple[int, int], text: str) -> list[Edit]
 
 
 def _think_out(body: bytes, start: int, end: int, text: str) -> list[Edit]:
-    found = _thoughts(text)
+    match = _opening.match(text)
+    found = _thoughts(text, match.end()) if match else None
     if not found:
         return []
     literal, (_, close, after) = body[start:end], found[-1]

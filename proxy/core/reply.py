@@ -40,7 +40,7 @@ MOST_CALLS = 256
 MOST_ITEMS = 10_000
 """Items of one list in a reply; what comes after is left out."""
 MOST_VALUES = 1_000_000
-"""Values in a body; of what holds more nothing is read. Log probabilities are some 150 a token."""
+"""Values in a body that is not streamed; of what holds more nothing is read."""
 MOST_ODD = 2_000
 """Events of a stream that are no chunks. Behind these only those are read that promise something,
 and behind as many of them that did not keep it, none.

@@ -196,14 +196,57 @@ def test_a_request_without_messages_has_none(body: bytes) -> None:
 
 
 def test_a_request_beyond_all_measure_is_not_read() -> None:
-    """Beyond 4 MiB nothing is built before it is counted."""
-    filler = b" " * (4 << 20)
     many = b"1," * chat.MAX_MESSAGES + b"1"
     keys = b"".join(b'"%d":1,' % n for n in range(scan.MAX_MEMBERS + 1))
 
-    assert "too_many_messages" == whole(filler + b'{"messages":[' + many + b"]}")
+    assert "too_many_messages" == whole(b'{"messages":[' + many + b"]}")
     assert "too_many_members" == whole(b"{" + keys + b'"messages":[]}')
-    assert isinstance(whole(filler + b'{"messages":[1]}'), Layout)
+
+
+_MANY = 1 << 20
+_TEXT = b'{"messages":[{"role":"user","content":%b}]}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _TEXT % (b"[" * _MANY + b"]" * _MANY),
+        _TEXT % (b"[" * _MANY),
+        _TEXT % (b'{"a":' * _MANY),
+        _TEXT % (b"[" + b'"",' * _MANY + b"1]"),
+        _TEXT % (b'"a' + b",[{" * _MANY + b'"'),
+        _TEXT % (b'""' * _MANY),
+        _TEXT % (b"[" + b",".join([b"9" * 4_000] * 1_200) + b"]"),
+        b'{"messages":[' + b"[]," * _MANY + b"[]]}",
+        b'{"messages":[],"tools":' + b"[" * _MANY + b"]" * _MANY + b"}",
+        b'{"messages":[],"x":NaN,"a":"' + b"\\n" * 2 * _MANY + b'"}',
+    ],
+    ids=[
+        "deep", "open", "objects", "strings", "JSON in a text", "quotes", "digits", "messages",
+        "tools", "escapes to scan",
+    ],
+)  # fmt: skip
+def test_a_large_body_that_would_keep_us_long_is_not_read(body: bytes) -> None:
+    assert "too_busy" == whole(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _TEXT % (b'"' + b"1234567890" * _MANY + b'"'),
+        _TEXT % (b'"' + b"f(a, b);\\n" * (_MANY // 8) + b'"'),
+        _TEXT % (b'["' + b",[{" * (_MANY // 8) + b'"]'),
+        _TEXT % (b'"' + b"\\n" * 4 * _MANY + b'"'),
+        _TEXT % (b'"' + b"x" * 2 * _MANY + b'\\ud83d"') + b" " * _MANY,
+        b'{"messages":[1],"x":NaN,"a":"' + b"\\n" * (_MANY // 2) + b'"}',
+    ],
+    ids=["digits", "code", "brackets", "escapes", "lone surrogate", "no JSON number"],
+)
+def test_a_large_body_of_text_is_read(body: bytes) -> None:
+    found = whole(body)
+
+    assert isinstance(found, Layout)
+    assert 1 == len(found.spans)
 
 
 def test_the_head_of_a_body_is_what_stands_before_its_messages() -> None:

@@ -116,6 +116,45 @@ def test_an_unclosed_thought_of_any_length_is_none(blanks: str) -> None:
     assert text is reasoning.without_think(text)
 
 
+_SPELLINGS = ("</think>", "<\\/think>", "\\u003c/think>", "\\u003C\\u002fthin\\u006b\\u003E")
+
+
+@pytest.mark.parametrize("close", _SPELLINGS)
+def test_a_thought_ends_however_its_end_is_spelled(close: str) -> None:
+    literal = f'"<think>no \\\\{_SPELLINGS[2][1:]}{close} \\n<think>b{close}\\n<think>said"'
+    message = f'{{"role":"assistant","content":{literal}}}'
+
+    _, left = found_in(message.encode())
+
+    assert {"role": "assistant", "content": "<think>said"} == json.loads(left)
+
+
+def test_a_thought_that_quotes_the_spelling_of_an_end_goes_on() -> None:
+    text = "<think>as \\u003c/think> tells</think>said"
+
+    _, left = found_in(json.dumps({"role": "assistant", "content": text}).encode())
+
+    assert {"role": "assistant", "content": "said"} == json.loads(left)
+
+
+_AS_MANY, _TOO_MANY = reasoning.MOST_THOUGHTS, reasoning.MOST_THOUGHTS + 1
+
+
+def test_so_many_thoughts_at_the_start_are_thoughts_and_more_are_none() -> None:
+    assert "x" == reasoning.without_think("<think>a</think> " * _AS_MANY + "x")
+    assert "a" * _AS_MANY == reasoning.think_in("<think>a</think> " * _AS_MANY + "x")
+    assert reasoning.think_span("<think>a</think> " * _TOO_MANY + "x") is None
+    assert "" == reasoning.think_in("<think>a</think> " * _TOO_MANY + "x")
+
+
+@pytest.mark.parametrize("text", ["{}<think>a</think>x", "<think>a</think>{}x"])
+def test_so_many_blanks_stand_around_a_thought_and_no_more(text: str) -> None:
+    blanks = "\n" * reasoning.MOST_BLANKS
+
+    assert reasoning.think_span(text.format(blanks))
+    assert reasoning.think_span(text.format(blanks + "\n")) is None
+
+
 @given(
     st.recursive(st.none() | texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner))
 )

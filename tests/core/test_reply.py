@@ -18,6 +18,11 @@ from msgspec.structs import replace
 
 from proxy.core.reply import (
     MOST_CALLS,
+    MOST_CODINGS,
+    MOST_ITEMS,
+    MOST_MEMBERS,
+    MOST_ODD,
+    MOST_VALUES,
     Decoder,
     Seen,
     StreamReader,
@@ -246,6 +251,59 @@ def test_calls_beyond_the_most_are_left_out_and_told() -> None:
         assert reply.truncated
 
 
+def test_items_beyond_the_most_are_left_out_and_told() -> None:
+    parts = [{"type": "text", "text": "a"}] * (MOST_ITEMS + 1)
+    body = json.dumps({"choices": [{"message": {"content": parts}}]}).encode()
+
+    for reply in (stream(delta(content=parts)), read_body(body)):
+        assert MOST_ITEMS == len(reply.text)
+        assert reply.truncated
+
+
+def test_a_body_of_more_values_than_are_looked_at_is_not_read() -> None:
+    values = b"[]," * MOST_VALUES
+
+    assert Seen(truncated=True) == read_body(b'{"choices":[' + values + b"1]}")
+    assert "" == read_error(b'{"error":[' + values + b"1]}")
+
+
+_LAST = event({"choices": [], "usage": {"prompt_tokens": 3}})
+
+
+@pytest.mark.parametrize("odd", [b"data: x\n\n", b"data: {}\n\n", b'data:{"a":1}\n\n'])
+def test_behind_many_odd_events_only_those_are_read_that_promise_something(odd: bytes) -> None:
+    said = delta(content="a") + delta(content="b").replace(b"data: ", b"data:")
+
+    few = stream(odd * (MOST_ODD - 1), said, odd, _LAST, DONE)
+    many = stream(odd * (2 * MOST_ODD), said, _LAST, DONE)
+
+    assert not few.truncated
+    assert replace(few, truncated=True) == many
+    assert ("ab", 3, True) == (many.text, many.usage.input, many.done)
+
+
+def test_a_stream_that_promises_and_promises_is_read_no_more() -> None:
+    promise = b'data: {"usage":1}\n\n'
+
+    assert 3 == stream(promise * (2 * MOST_ODD - 1), _LAST).usage.input
+    reply = stream(promise * (2 * MOST_ODD), _LAST)
+
+    assert reply.usage.input is None
+    assert reply.truncated
+
+
+@pytest.mark.parametrize(
+    "frame", [b"id: 1\ndata: %b\n\n", b"data:%b\n\n", b": ping\n\ndata: %b\n\n"]
+)
+def test_chunks_in_an_odd_frame_are_read_to_the_end(frame: bytes) -> None:
+    chunk = frame % b'{"choices":[{"delta":{"content":"a"}}]}'
+
+    reply = stream(chunk * (3 * MOST_ODD), _LAST)
+
+    assert 3 * MOST_ODD == len(reply.text)
+    assert (3, False) == (reply.usage.input, reply.truncated)
+
+
 def test_json_nested_too_deep_is_left_out_and_told() -> None:
     deep = b'{"choices":[{"delta":{"reasoning_details":' + b"[" * 990 + b"]" * 990 + b"}}]}"
 
@@ -411,6 +469,35 @@ def test_a_reply_as_large_as_allowed_is_decoded(coding: str) -> None:
 
     assert TEXT == decode(decoder, [CODED[coding]])
     assert not decoder.failed
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
+def test_a_piece_that_unfolds_to_too_much_at_once_is_not_unfolded(coding: str) -> None:
+    decoder = Decoder(coding, at_once=len(TEXT) - 1)
+
+    assert TEXT[:-1] == decoder.feed(CODED[coding])
+    assert (True, True) == (decoder.failed, decoder.too_large)
+
+
+def test_what_is_too_large_is_told_from_what_is_broken() -> None:
+    broken = Decoder("gzip")
+    broken.feed(b"no gzip")
+
+    assert (True, False) == (broken.failed, broken.too_large)
+
+
+def test_more_codings_than_anyone_uses_are_not_undone() -> None:
+    assert not Decoder(",".join(["gzip"] * MOST_CODINGS)).failed
+    assert Decoder(",".join(["gzip"] * (MOST_CODINGS + 1))).failed
+
+
+def test_members_of_a_gzip_text_are_read_up_to_the_most() -> None:
+    decoder = Decoder("gzip")
+
+    assert b"a" == decoder.feed(gzip.compress(b"") * (MOST_MEMBERS - 1) + gzip.compress(b"a"))
+    assert not decoder.failed
+    decoder.feed(gzip.compress(b"b"))
+    assert (True, False) == (decoder.failed, decoder.too_large)
 
 
 def test_a_zstd_frame_with_a_window_beyond_the_http_limit_fails() -> None:

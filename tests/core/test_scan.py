@@ -107,6 +107,25 @@ def test_values_count_where_they_begin_and_not_in_texts() -> None:
     assert not scan.busier_than(b"[1,2,3]", 3)
     assert scan.busier_than(b'["a,",1,2,3]', 3)
     assert scan.busier_than(b"[[[[1]]]]", 3)
+    assert not scan.busier_than(b'["\\\\",["\\"",["a,,,,"]]]', 5)
+    assert scan.busier_than(b'["\\\\",["\\"",["a,,,,"]]]', 4)
+
+
+def test_texts_that_may_hold_values_count_where_they_hold_very_many() -> None:
+    assert not scan.busier_than(b'["%b"]' % (b"," * 11), 3)
+    assert scan.busier_than(b'["%b"]' % (b"," * 12), 3)
+
+
+def test_more_quotes_than_values_can_have_are_too_many() -> None:
+    assert not scan.busier_than(b'["",""' + b" " * 9 + b'",,,"]', 3)
+    assert scan.busier_than(b'[1,2",,"' + b'""' * 6, 3)
+
+
+def test_a_long_number_is_told_from_a_text_of_digits() -> None:
+    assert scan.has_number_of(9, b'["a",123456789]', 9)
+    assert not scan.has_number_of(9, b'["123456789",12345678,12345678]', 9)
+    assert not scan.has_number_of(9, b'["\\"123456789"]', 9)
+    assert scan.has_number_of(9, b'["123456789"' + b',""' * 9, 9)
 
 
 # Each took time by the square of its length once, which for these would be hours.

@@ -208,6 +208,21 @@ async def test_a_coded_body_is_read_and_leaves_plain_where_something_was_taken_o
     assert "" == provider.last.json()["messages"][6]["reasoning_content"]
 
 
+async def test_a_body_that_unfolds_to_more_than_may_come_passes_unread(
+    client: httpx.AsyncClient, provider: Provider
+) -> None:
+    coded = gzip.compress(request(2, padding=" " * 5_000))
+    assert len(coded) < 4_000
+
+    async with running(settings_for(provider.url, max_body_bytes=4_000)) as proxy:
+        reply = await post(client, proxy, coded, x_lethe_policy="drop", content_encoding="gzip")
+        numbers = (await client.get(f"{proxy.admin}/metrics")).text
+
+    assert 200 == reply.status_code
+    assert coded == provider.last.body
+    assert 'reason="too_large"} 1.0' in numbers
+
+
 # Usage
 
 

@@ -5,6 +5,9 @@ was not edited keeps its bytes by construction. Two roads lead to the same range
 msgspec cut the text and finds offsets by arithmetic, where that is provably right. The slow one
 scans; it takes what the fast one refuses: lone surrogates, NaN, repeated keys, escaped keys, deep
 nesting.
+
+What a body may cost is bounded before anything is built or scanned: one that holds too many values,
+brackets or long numbers is `too_busy`, and leaves as it came.
 """
 
 from __future__ import annotations
@@ -21,8 +24,7 @@ from proxy.core.wire.scan import Member
 MAX_MESSAGES = 20_000
 """A request that holds more is not read. The largest context windows hold a quarter of that."""
 MOST_VALUES = 300_000
-"""Values in one body, texts counted as one each; what holds more is not read. The largest context
-windows hold half of that as JSON that says anything."""
+"""Values in one body, texts counted as one each; what holds more is not read."""
 MOST_DIGITS = 400
 """Digits of one number in a body that is large: reading takes time by the square of them."""
 MOST_TOIL = 1_200_000
