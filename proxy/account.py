@@ -239,9 +239,9 @@ class Account:
         first = None
         if self._first is not None and self._left is not None:
             first = self._first - self._left
-        return Timings(
-            self.read_seconds, settle, overhead, first, self._doors.ticks() - self._began
-        )
+        recall = self.pruning.recall_seconds if self.pruning else None
+        total = self._doors.ticks() - self._began
+        return Timings(self.read_seconds, settle, recall, overhead, first, total)
 
 
 def _pruned_headers(it: Pruning) -> Headers:

@@ -52,6 +52,7 @@ class Pruning(msgspec.Struct, frozen=True):
     settle_seconds: float
     explained: Explanation
     entries: tuple[Entry, ...]
+    recall_seconds: float | None
 
     def without_bodies(self) -> Pruning:
         """The same less the request's bytes: while the reply is awaited, nobody needs them."""
@@ -97,9 +98,13 @@ async def prune(
         if verdict and it.messages[it.steps[index].first].link in settled.put
     )
     adopted = len(offers) if settled.last_sent is None and len(offers) > 1 else 0
+    recalled = doors.ticks()
     explained = await _explained(doors, it, up, sealed.basis, sealed)
+    recall = doors.ticks() - recalled if explained is not explain.NONE else None
     entries = _entries(doors, it, settled.last_sent, sealed)
-    return Pruning(it, rule, settled, sealed, hints, fresh, adopted, waited, explained, entries)
+    return Pruning(
+        it, rule, settled, sealed, hints, fresh, adopted, waited, explained, entries, recall
+    )
 
 
 def _system_first(doors: Doors, up: UpstreamSettings) -> bool:

@@ -40,7 +40,7 @@ USAGE = Usage(input=100, cache_read=60, cache_write=0, output=10, reasoning=4)
 CHAT = Outcome(
     id="x-1", at=1.0, route=Route.CHAT, status=200, ending="complete", upstream="default",
     model="m", key="team", streamed=True, pruned=PRUNED, usage=USAGE,
-    timings=Timings(0.0001, 0.0003, 0.0004, 0.2, 1.5),
+    timings=Timings(0.0001, 0.0003, None, 0.0004, 0.2, 1.5),
 )  # fmt: skip
 
 

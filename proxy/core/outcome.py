@@ -51,12 +51,13 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 class Timings(msgspec.Struct, frozen=True, gc=False):
-    """Seconds. `overhead` is our own time until the request was forwarded; None where it never came
-    so far.
+    """Seconds. `recall` is the look at what stood where a break is. `overhead` is our own time
+    until the request was forwarded; None where it never came so far.
     """
 
     read: float | None = None
     settle: float | None = None
+    recall: float | None = None
     overhead: float | None = None
     first_byte: float | None = None
     total: float = 0.0
@@ -220,6 +221,7 @@ def _milliseconds(timings: Timings) -> dict[str, float | None]:
     return {
         "read": _ms(timings.read),
         "settle": _ms(timings.settle),
+        "recall": _ms(timings.recall),
         "overhead": _ms(timings.overhead),
         "first_byte": _ms(timings.first_byte),
         "total": _ms(timings.total),

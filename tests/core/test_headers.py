@@ -139,3 +139,9 @@ def test_only_encodings_that_can_be_read_along_are_accepted(asked, identity, wan
 )
 def test_a_key_is_the_same_credential_whichever_header_carries_it(came, wanted):
     assert wanted == headers.credential(came)
+
+
+def test_a_value_with_a_control_character_is_no_header():
+    came = [(b"X-A", b"fine"), (b"X-B", b"a\x00b"), (b"X-C", b"tab\tis text")]
+
+    assert [(b"x-a", b"fine"), (b"x-c", b"tab\tis text")] == headers.returned(came)

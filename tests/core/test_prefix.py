@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +213,49 @@ def test_long_histories_with_nothing_in_common_are_compared_in_one_pass() -> Non
 
     assert Cause.MESSAGE_EDITED == compared(was, now).cause
     assert 20_000 == compared(was, now).removed
+
+
+def told_by_tip(
+    last: Sequence[Element] | None,
+    tip: Sequence[Element],
+    now: Sequence[Element],
+    begins: bool = False,
+    by_hint: bool = False,
+) -> Cause:
+    """What is found where the conversation last sent `tip`, beside the record of the chain."""
+    record = Sent(b"d", b"", tuple(last), 0.0, "") if last is not None else None
+    latest = Sent(b"t", b"", tuple(tip), 1.0, "")
+    found, _ = prefix.compare(record, now, now, by_hint, lambda at, earlier: begins, latest)
+    return found.cause
+
+
+def spoken(name: str, role: str = "user", part: Part = Part.MESSAGE) -> Element:
+    whole = name.encode().ljust(16, b".")
+    return Element(part, whole, whole, whole[:8], 10, 0, role)
+
+
+SYSTEM, GO, ONE, TWO, NEW = (
+    spoken("system", "system", Part.SYSTEM), spoken("go"), spoken("one", "assistant"),
+    spoken("two", "tool"), spoken("new", "assistant"),
+)  # fmt: skip
+
+
+def test_what_was_sent_last_counts_where_it_went_further() -> None:
+    short, long = (SYSTEM, GO), (SYSTEM, GO, ONE, TWO)
+
+    assert Cause.MESSAGE_EDITED is told_by_tip(short, long, (SYSTEM, GO, ONE, NEW))
+    assert Cause.EXTENDED is told_by_tip(short, long, (SYSTEM, GO, NEW))
+    assert Cause.MESSAGE_EDITED is told_by_tip(short, long, (SYSTEM, GO, NEW), begins=True)
+    assert Cause.MESSAGES_DROPPED is told_by_tip(short, long, (SYSTEM, GO, TWO))
+    assert Cause.EXTENDED is told_by_tip(long, short, (*long, NEW))
+
+
+def test_what_was_sent_last_counts_where_nothing_else_is_known() -> None:
+    long = (SYSTEM, GO, ONE, TWO)
+
+    assert Cause.MESSAGE_EDITED is told_by_tip(None, long, (SYSTEM, GO, ONE, NEW))
+    assert Cause.EXTENDED is told_by_tip(None, long, (*long, NEW))
+    assert Cause.COLD_START is told_by_tip(None, long, (SYSTEM, spoken("another")))
+    other = spoken("other", "system", Part.SYSTEM)
+    assert Cause.COLD_START is told_by_tip(None, long, (other, GO, NEW))
+    assert Cause.MESSAGE_EDITED is told_by_tip((GO,), long, (SYSTEM, GO, ONE, NEW), by_hint=True)
