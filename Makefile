@@ -32,7 +32,7 @@ check:  ## all that must hold before a change lands
 	.ci/run
 
 soak: $(VENV)/.dev  ## 200 conversations of 20 steps over two workers and one store
-	LETHE_SOAK_CONVERSATIONS=200 LETHE_SOAK_STEPS=20 $(BIN)/python -m pytest tests/journey/test_many_workers.py $(ARGS)
+	SOAK_CONVERSATIONS=200 SOAK_STEPS=20 $(BIN)/python -m pytest tests/journey/test_many_workers.py $(ARGS)
 
 bench: $(VENV)/.dev  ## direct, nginx and Lethe side by side over loopback, as ratios
 	$(BIN)/python -m tests.bench $(ARGS)

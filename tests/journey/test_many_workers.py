@@ -22,8 +22,8 @@ from tests.journey.provider import Answer, Came, completion, providing
 from tests.journey.test_journey import KEY, steps
 
 # The whole run of 200 conversations of 20 steps is `make soak`; what CI runs is a sample of it.
-CONVERSATIONS = int(os.environ.get("LETHE_SOAK_CONVERSATIONS", "24"))
-STEPS = int(os.environ.get("LETHE_SOAK_STEPS", "8"))
+CONVERSATIONS = int(os.environ.get("SOAK_CONVERSATIONS", "24"))
+STEPS = int(os.environ.get("SOAK_STEPS", "8"))
 
 
 @dataclass
