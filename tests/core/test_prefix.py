@@ -245,7 +245,8 @@ def test_what_was_sent_last_counts_where_it_went_further() -> None:
 
     assert Cause.MESSAGE_EDITED is told_by_tip(short, long, (SYSTEM, GO, ONE, NEW))
     assert Cause.EXTENDED is told_by_tip(short, long, (SYSTEM, GO, NEW))
-    assert Cause.MESSAGE_EDITED is told_by_tip(short, long, (SYSTEM, GO, NEW), begins=True)
+    begun = (SYSTEM, GO, NEW, spoken("after", "tool"))
+    assert Cause.MESSAGE_EDITED is told_by_tip(short, long, begun, begins=True)
     assert Cause.MESSAGES_DROPPED is told_by_tip(short, long, (SYSTEM, GO, TWO))
     assert Cause.EXTENDED is told_by_tip(long, short, (*long, NEW))
 
