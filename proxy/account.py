@@ -59,7 +59,7 @@ class Account:
         self._faults: list[str] = []
         self._error = ""
         self._up: UpstreamSettings | None = None
-        self._answered = self._closed = False
+        self._closed = False
         self.id = doors.new_id()
         self.caller: Caller | None = None
         self.status = 0
@@ -99,7 +99,7 @@ class Account:
             self.ending = Ending.CLIENT_GONE
             self.status = self.status or gone.status
         except ProxyError as error:
-            self.status, self._error, self._answered = error.status, error.code, True
+            self.status, self._error = error.status, error.code
             await answer(send, error)
         except asyncio.CancelledError:
             self.ending = Ending.DRAINING
@@ -223,13 +223,12 @@ class Account:
     def _money(self, seen: Seen | None) -> Money | None:
         """What it came to; None where the model has no price or nothing was answered well."""
         prices = self._doors.prices.of(self.model)
-        pruning, up = self.pruning, self._up
-        if prices is None or pruning is None or up is None or seen is None or self.status >= 300:
+        pruning = self.pruning
+        if prices is None or pruning is None or seen is None or not 200 <= self.status < 300:
             return None
-        rule = self._doors.cache_rules[up.name]
         return Money(
             pricing.cost(seen.usage, prices),
-            pricing.saving(dropped_tokens(pruning), rule, prices),
+            pricing.saving(dropped_tokens(pruning), self._cache_rule(), prices),
             pricing.rebuilt(pruning.explained.rebuilt or 0, prices),
         )
 

@@ -17,7 +17,6 @@ from proxy.core.wire import chat
 class Confidence(Enum):
     CERTAIN = "certain"
     LIKELY = "likely"
-    GUESS = "guess"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,13 @@ def short(number: float | None) -> str:
     return count(number)
 
 
+def dollars(amount: float) -> str:
+    """An estimated sum of money, to two digits that count: `~$0.0012`, `~$3.40`."""
+    if abs(amount) >= 1 or amount == 0:
+        return f"~${amount:,.2f}"
+    return f"~${float(f'{amount:.2g}'):.9f}".rstrip("0")
+
+
 def percent(share: float | None) -> str:
     """A share from 0 to 1: `94 %`. Only all of it is 100, only nothing of it 0."""
     if share is None:

@@ -235,8 +235,10 @@ def finding(found: Mapping[str, Any]) -> Finding:
 
 def _cost(found: Mapping[str, Any]) -> str:
     what = "rebuilt" if found["kind"] == "break" else "not read from the cache"
-    number = found.get("tokens")
-    return f"unknown tokens {what}" if number is None else f"~{plain.count(number)} tokens {what}"
+    number, dollars = found.get("tokens"), found.get("dollars")
+    tokens = "unknown tokens" if number is None else f"~{plain.count(number)} tokens"
+    price = "" if dollars is None else f", {plain.dollars(dollars)}"
+    return f"{tokens} {what}{price}"
 
 
 def _facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

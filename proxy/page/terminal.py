@@ -89,7 +89,9 @@ def _cost(finding: Json) -> str:
     number = finding.get("tokens")
     tokens = "unknown" if number is None else f"~{plain.count(number)} tokens"
     if finding["kind"] == "break":
-        return f"{tokens} rebuilt"
+        dollars = finding.get("dollars")
+        price = "" if dollars is None else f", {plain.dollars(dollars)}"
+        return f"{tokens} rebuilt{price}"
     expected, reported = plain.count(finding.get("expected")), plain.count(finding.get("reported"))
     return f"{tokens} not read from the cache (expected {expected}, reported {reported})"
 

@@ -177,6 +177,7 @@ def _of_prefix(account: Account, entries: Mapping[bytes, Entry]) -> Found:
         "offset": prefix.get("offset"),
         "removed": prefix.get("removed"),
         "tokens": _rebuilt(account) if broken else None,
+        "dollars": part(account, "dollars").get("rebuilt_estimated") if broken else None,
         "confidence": prefix.get("confidence"),
         "fix": prefix.get("fix"),
         "difference": _difference(prefix, entries) if broken else None,

@@ -62,3 +62,11 @@ def test_spans_of_time_and_sizes_have_their_unit() -> None:
     ]
     assert ["312 B", "4.1 kB", "2.0 MB"] == [plain.size(n) for n in (312, 4_100, 2_000_000)]
     assert "2026-11-30 00:53:20" == plain.moment(1_796_000_000)
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [(0, "~$0.00"), (3.4, "~$3.40"), (0.00123, "~$0.0012"), (0.000000004, "~$0.000000004")],
+)
+def test_money_is_shown_to_two_digits_that_count(amount: float, shown: str) -> None:
+    assert shown == plain.dollars(amount)

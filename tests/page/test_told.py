@@ -15,6 +15,7 @@ from proxy.ledger.contract import Conversation, Entry, Summary
 from proxy.page import chart, messages, shown, told
 from proxy.page.causes import CAUSES
 from proxy.page.differing import common, differing
+from proxy.page.terminal import _cost
 from tests.page.talk import account
 
 MISSED = {
@@ -94,6 +95,18 @@ def test_a_break_is_found_where_it_happened() -> None:
     assert ("$.messages[3].content", 7, 90) == tuple(
         found[name] for name in ("path", "offset", "tokens")
     )
+
+
+def test_a_break_has_its_price_where_the_model_has_one() -> None:
+    priced = {**broken(), "dollars": {"cost": 0.1, "rebuilt_estimated": 0.0012}}
+
+    (found,) = told.findings(conversation(priced))
+    (bare,) = told.findings(conversation(broken()))
+
+    assert 0.0012 == found["dollars"]
+    assert bare["dollars"] is None
+    assert "rebuilt, ~$0.0012" in _cost(found)
+    assert "$" not in _cost(bare)
 
 
 def test_a_break_without_a_count_of_tokens_is_estimated_from_bytes() -> None:
