@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -52,11 +52,13 @@ async def opened(settings: Settings, folder: Path | None = None) -> AsyncIterato
         await doors.ledger.open()
         try:
             async with asyncio.TaskGroup() as group:
-                ticking = group.create_task(_tick(doors))
+                over = asyncio.Event()
+                ticking = group.create_task(_tick(doors, over))
                 try:
                     yield doors
                 finally:
-                    ticking.cancel()
+                    over.set()
+                    await ticking
         finally:
             await doors.ledger.close()
             await doors.upstream.close()
@@ -148,11 +150,14 @@ def _log(where: str) -> Iterator[BinaryIO | None]:
                 yield file
 
 
-async def _tick(doors: Doors) -> None:
-    """Writes log lines and numbers off the path, until it is cancelled."""
+async def _tick(doors: Doors, over: asyncio.Event) -> None:
+    """Writes log lines and numbers off the path, until it is over. It is never cancelled: lines
+    that were taken and wait for their thread would be lost.
+    """
     saved = doors.ticks()
-    while True:
-        await asyncio.sleep(_WRITE_EVERY)
+    while not over.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), _WRITE_EVERY)
         await asyncio.to_thread(doors.observer.write_lines, doors.observer.taken_lines())
         if doors.ticks() - saved >= _SAVE_EVERY:
             saved = doors.ticks()

@@ -599,6 +599,11 @@ class Observer:
                 self.counts.add("lethe_log_lines_lost_total")
         return line
 
+    @property
+    def queued(self) -> int:
+        """Log lines that wait to be taken."""
+        return len(self._lines)
+
     def taken_lines(self) -> list[bytes]:
         """The log lines that are queued, taken out of the queue. On the event loop."""
         lines, self._lines = self._lines, []

@@ -6,7 +6,9 @@ import asyncio
 import gzip
 import json
 import re
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -511,6 +513,25 @@ async def test_the_log_has_one_line_an_exchange_and_never_text_or_key(
     assert ["chat", "chat", "chat", "pass"] == [line["route"] for line in lines]
     assert 60 == lines[0]["tokens"]["cache_read"]
     assert not [word for word in ("sk-test", "I think", "file_", "Do it") if word in text]
+
+
+async def test_lines_that_wait_for_their_thread_when_the_proxy_ends_are_written(
+    client: httpx.AsyncClient, provider: Provider, tmp_path: Path
+) -> None:
+    log, held = tmp_path / "lethe.log", threading.Event()
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as busy:
+        loop.set_default_executor(busy)
+        async with running(settings_for(provider.url, log=str(log))) as proxy:
+            await post(client, proxy, request(0))  # its connections serve what follows
+            holding = loop.run_in_executor(None, held.wait, 10)
+            for count in (1, 2):
+                await post(client, proxy, request(count))
+            await _until(lambda: not proxy.doors.observer.queued)
+            loop.call_later(0.2, held.set)
+        await holding
+
+    assert 3 == len(log.read_text().splitlines())
 
 
 async def test_words_that_are_no_unicode_hurt_no_exchange_and_no_metric(
