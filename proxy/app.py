@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import uvicorn
 
 from proxy import routes, server
-from proxy.core import contract
+from proxy.core import known_rules
 from proxy.doors import Doors, State
 from proxy.errors import SettingsError
 from proxy.keys import Keyring
@@ -82,7 +82,9 @@ def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doo
             "": artifact_rules(settings),
             **{k.alias: artifact_rules(settings, k) for k in settings.keys},
         },
-        cache_rules={up.name: contract.rule_for(up.contract, up.url) for up in settings.upstreams},
+        cache_rules={
+            up.name: known_rules.rule_for(up.contract, up.url) for up in settings.upstreams
+        },
         prices=Prices(settings),
         memo=Memo(secrets.randbits(63), settings.max_body_bytes),
         ledger=ledger,

@@ -20,8 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from proxy import __version__, app, views
+from proxy.commands.telling import told
 from proxy.core import policy
-from proxy.errors import ProxyError, SettingsError
 from proxy.settings import Settings, load
 
 cli = typer.Typer(
@@ -52,29 +52,6 @@ def _lethe(
     ] = False,
 ) -> None:
     """What all commands have in common."""
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """What was raised on purpose, alone or in a group, becomes words on stderr and an exit code."""
-    code = 0
-    try:
-        yield
-    except* SettingsError as group:
-        code = _say(group, 2)
-    except* ProxyError as group:
-        code = _say(group, 1)
-    if code:
-        raise typer.Exit(code)
-
-
-def _say(group: BaseExceptionGroup[ProxyError], code: int) -> int:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            _say(error, code)
-        else:
-            print(f"lethe: {error}", file=sys.stderr)
-    return code
 
 
 # lethe serve
@@ -111,7 +88,7 @@ def serve(
         "upstream": upstream, "host": host, "port": port, "policy": policy, "redis": redis,
         "workers": workers, "admin_host": admin_host, "admin_port": admin_port, "log": log,
     }  # fmt: skip
-    with _told():
+    with told():
         settings = load(given, os.environ, config)
         app.serve(settings, lambda main, admin: _announce(settings, main, admin))
 
@@ -178,8 +155,8 @@ def demo(
     from proxy.replay import demo_report
 
     names = demonstration.POLICIES
-    with _told(), _progress(len(names) * (steps + 1), not as_json) as told:
-        runs = asyncio.run(demonstration.measure(app.running, steps, seed, time.monotonic, told))
+    with told(), _progress(len(names) * (steps + 1), not as_json) as tick:
+        runs = asyncio.run(demonstration.measure(app.running, steps, seed, time.monotonic, tick))
     if as_json:
         print(json.dumps(demo_report.as_json(runs, steps, seed), indent=2))
     else:

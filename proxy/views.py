@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from proxy.commands.telling import told
 from proxy.errors import ProxyError, SettingsError
 from proxy.page import plain
 from proxy.page.terminal import show_view, top_view, why_view
@@ -168,7 +168,7 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Why the cached prefix broke: each finding, where, what it cost, what to do."""
-    with _told(), asking(admin_at(admin, config, os.environ)) as ask:
+    with told(), asking(admin_at(admin, config, os.environ)) as ask:
         id = resolved(ask, conversation)
         found = ask(f"/lethe/conversations/{id}/findings", notes=notes)
         _print(found, as_json, lambda: why_view(found, notes))
@@ -186,7 +186,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """One conversation, turn by turn."""
-    with _told(), asking(admin_at(admin, config, os.environ)) as ask:
+    with told(), asking(admin_at(admin, config, os.environ)) as ask:
         id = resolved(ask, conversation)
         found = ask(f"/lethe/conversations/{id}", text=messages)
         _print(found, as_json, lambda: show_view(found, messages, whole))
@@ -204,7 +204,7 @@ def top(
 ) -> None:
     """Conversations as they live, the most recently active first. Ctrl-C ends it."""
     console = Console()
-    with _told(), asking(admin_at(admin, config, os.environ)) as ask:
+    with told(), asking(admin_at(admin, config, os.environ)) as ask:
         if as_json:
             _print(_look(ask, limit or _MOST), True, lambda: Text())
         elif once or not console.is_terminal:
@@ -236,16 +236,6 @@ def _look(ask: Callable[..., Json], limit: int) -> Json:
         **ask("/lethe/stats"),
         "rows": ask("/lethe/conversations", limit=limit)["conversations"],
     }
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """What was raised on purpose becomes words on stderr and an exit code."""
-    try:
-        yield
-    except ProxyError as error:
-        print(f"lethe: {error}", file=sys.stderr)
-        raise typer.Exit(2 if isinstance(error, SettingsError) else 1) from error
 
 
 def _print(found: Json, as_json: bool, view: Callable[[], RenderableType]) -> None:

@@ -1,61 +1,124 @@
-"""What a provider or engine does with its prompt cache: a small table, by name or by the
-upstream's host.
+"""What one provider or engine allows and does with reasoning and prompt caches.
 
-A rule that is not known is not guessed: nothing is expected of an upstream that is not here,
-until its contract is named in the configuration.
+A contract is data with a source and a date. What is not known is not guessed: nothing is expected
+of an upstream without one, and what is sent to it is what every provider takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from urllib.parse import urlsplit
+from enum import Enum
 
-from proxy.core.expect import CacheRule, Reuse, UserTurn
-
-RULES: Mapping[str, CacheRule] = {
-    rule.name: rule
-    for rule in (
-        CacheRule(
-            "llama.cpp",
-            Reuse.GENERATED,
-            user_turn=UserTurn.DROPS,
-            system_first=True,
-            source="llama.cpp's server, --cache-prompt; measured with equality, 2026-11. What a "
-            "new user message does is the model's template: Qwen3's drops earlier reasoning",
-        ),
-        CacheRule(
-            "vllm",
-            Reuse.GENERATED,
-            block=16,
-            user_turn=UserTurn.DROPS,
-            system_first=True,
-            source="vLLM 0.33, config/cache.py: DEFAULT_BLOCK_SIZE = 16, full blocks only",
-        ),
-        CacheRule(
-            "deepseek",
-            Reuse.PROMPT,
-            block=64,
-            ttl=3600.0,
-            source="recorded runs: cached(k+1) = floor64(prompt(k)) in 241 of 245 steps; kept for "
-            "hours at the least: api-docs.deepseek.com/guides/kv_cache",
-        ),
-        CacheRule(
-            "openai",
-            Reuse.PROMPT,
-            block=128,
-            minimum=1024,
-            ttl=300.0,
-            source="platform.openai.com, prompt caching: from 1,024 tokens, 128 at a time, 5 to 10 "
-            "minutes of inactivity",
-        ),
-    )
-}
-_HOSTS = {"api.deepseek.com": "deepseek", "api.openai.com": "openai"}
+import msgspec
 
 
-def rule_for(name: str | None, base_url: str) -> CacheRule | None:
-    """The rule of a named contract, else of the host; None where nothing is known."""
-    if name is not None:
-        return RULES.get(name)
-    host = urlsplit(base_url).hostname or ""
-    return RULES.get(_HOSTS.get(host, ""))
+class Reuse(Enum):
+    """What stays in the cache when a request is over."""
+
+    GENERATED = "prompt+generated"
+    PROMPT = "prompt"
+    NONE = "none"
+
+
+class Drops(Enum):
+    """Where the reasoning of a finished step may be taken out."""
+
+    ANY = "any"
+    NEVER = "never"
+    ALL_OR_NOTHING = "all_or_nothing"
+
+
+class Encoding(Enum):
+    """What is written for dropped reasoning in a string carrier."""
+
+    EMPTY = "empty"
+    ABSENT = "absent"
+
+
+class Requires(Enum):
+    """Which assistant messages must have the string carrier, be it empty."""
+
+    NOTHING = "nothing"
+    TOOL_CALLS = "tool_calls"
+    EVERY = "every"
+
+
+class UserTurn(Enum):
+    """What a new user message does to the reasoning before it, in the provider's own template."""
+
+    KEEPS = "keeps"
+    DROPS = "drops"
+    STUB = "stub"
+
+
+class StreamUsage(Enum):
+    ASK = "ask"
+    ALWAYS = "always"
+    REFUSED = "refused"
+
+
+class Remedy(Enum):
+    """What mends a request that was refused with a 400."""
+
+    EMPTY = "empty"
+    RESTORE = "restore"
+    ABSENT = "absent"
+    KEEP = "keep"
+
+
+class CacheRule(msgspec.Struct, frozen=True):
+    """`block` and `minimum` in tokens, `ttl` in seconds (None: not known)."""
+
+    reuse: Reuse
+    block: int = 1
+    minimum: int = 0
+    ttl: float | None = None
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """A regular expression, searched without case in the text of a 400, and what mends it."""
+
+    error: str
+    remedy: Remedy
+
+
+class Affinity(msgspec.Struct, frozen=True):
+    """Where a stable id of the conversation is taken: a member of the body or a header."""
+
+    body: str = ""
+    header: str = ""
+
+
+class Contract(msgspec.Struct, frozen=True):
+    """`reads` are the carriers that are read back from the history, the preferred one first;
+    `writes` is the one its replies come in. Carriers are `reasoning_content`, `reasoning`,
+    `reasoning_details`, `content_parts` and `think`. `seals_may_go`: signed and encrypted items
+    may be removed, whole. `preserve` is JSON by top-level member: what keeps old reasoning in the
+    prompt over a new user message. `rendered` are the members that are rendered before the
+    messages. `reports_cache`: a missing count of cached tokens, or 0, means what it says.
+    """
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    owned_by: tuple[str, ...] = ()
+    templated: bool = False
+    reads: tuple[str, ...] = ()
+    writes: str = ""
+    drops: Drops = Drops.ANY
+    encoding: Encoding = Encoding.EMPTY
+    seals_may_go: bool = False
+    requires: Requires = Requires.NOTHING
+    user_turn: UserTurn = UserTurn.KEEPS
+    preserve: msgspec.Raw | None = None
+    system_first: bool = False
+    rendered: tuple[str, ...] = ()
+    cache: CacheRule | None = None
+    reports_cache: bool = True
+    usage_hint: str = ""
+    stream_usage: StreamUsage = StreamUsage.ASK
+    errors: tuple[Pattern, ...] = ()
+    affinity: Affinity | None = None
+    default_policy: str = ""
+    warning: str = ""
+    source: str = ""
+    date: str = ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core import contract, expect
-from proxy.core.contract import RULES
+from proxy.core import expect, known_rules
 from proxy.core.expect import Cached, CacheRule, Missed, Reuse
+from proxy.core.known_rules import RULES
 from proxy.core.prefix import By, Cause, Finding
 from proxy.core.sent import Element, Part, Sent
 
@@ -97,9 +97,9 @@ def test_nothing_can_be_missed_where_nothing_was_expected() -> None:
 
 
 def test_a_contract_is_known_by_name_or_by_host_and_never_guessed() -> None:
-    assert RULES["vllm"] is contract.rule_for("vllm", "http://10.0.0.1:8000/v1")
-    assert RULES["deepseek"] is contract.rule_for(None, "https://api.deepseek.com")
-    assert RULES["openai"] is contract.rule_for(None, "https://api.openai.com/v1")
-    assert contract.rule_for(None, "http://127.0.0.1:8000") is None
-    assert contract.rule_for(None, "nowhere") is None
+    assert RULES["vllm"] is known_rules.rule_for("vllm", "http://10.0.0.1:8000/v1")
+    assert RULES["deepseek"] is known_rules.rule_for(None, "https://api.deepseek.com")
+    assert RULES["openai"] is known_rules.rule_for(None, "https://api.openai.com/v1")
+    assert known_rules.rule_for(None, "http://127.0.0.1:8000") is None
+    assert known_rules.rule_for(None, "nowhere") is None
     assert all(rule.source for rule in RULES.values())

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core import pricing
-from proxy.core.contract import RULES
 from proxy.core.expect import CacheRule, Reuse
+from proxy.core.known_rules import RULES
 from proxy.core.pricing import Dropped, Sheet
 from proxy.core.usage import Usage
 
