@@ -11,16 +11,20 @@ from typing import Any
 
 import orjson
 
-from proxy.core import echo, expect, pricing
-from proxy.core.expect import Cached, CacheRule, Reuse
+from proxy.bill import NONE as NO_BILL
+from proxy.bill import Bill, bill
+from proxy.core import echo, expect
+from proxy.core.contract import UNKNOWN, Contract, Reuse
+from proxy.core.expect import Cached
 from proxy.core.headers import Headers
-from proxy.core.outcome import Money, Outcome, Route, Timings
+from proxy.core.outcome import Outcome, Route, Timings
 from proxy.core.reply import Seen
+from proxy.core.thought import Thought
 from proxy.core.usage import Usage
 from proxy.doors import Doors
 from proxy.errors import ClientGone, Draining, InternalError, ProxyError
 from proxy.keys import Caller
-from proxy.prune import Pruning, dropped_tokens, record
+from proxy.prune import Pruning, record
 from proxy.relay import Ending, Send
 from proxy.settings import UpstreamSettings
 from proxy.tap import Tap
@@ -64,7 +68,7 @@ class Account:
         self.caller: Caller | None = None
         self.status = 0
         self.ending: Ending | None = None
-        self.model = self.unread = ""
+        self.model = self.unread = self.mended = ""
         self.streamed = self.retried = False
         self.bytes_in = 0
         self.read_seconds: float | None = None
@@ -148,8 +152,7 @@ class Account:
         if self.pruning is None or self.caller is None or not 200 <= self.status < 300:
             return
         usage = seen.usage if seen else Usage()
-        tokens = (usage.input, usage.output, usage.cache_read)
-        rule = self._cache_rule()
+        rule = self._contract().cache
         # Only a cache that holds generated tokens has a use for what the reply becomes.
         generated = rule is not None and rule.reuse is Reuse.GENERATED
         reply = echo.digest_of(seen) if seen and generated else b""
@@ -161,13 +164,15 @@ class Account:
                 line,
                 outcome.at,
                 outcome.upstream,
-                tokens,
+                usage,
                 reply,
+                outcome.thought or Thought(),
             )  # fmt: skip
         )
 
-    def _cache_rule(self) -> CacheRule | None:
-        return self._doors.cache_rules[self._up.name] if self._up else None
+    def _contract(self) -> Contract:
+        up = self._up
+        return self._doors.contracts.of(up.name, self.model).contract if up else UNKNOWN
 
     def _cached(self, seen: Seen | None, now: float) -> Cached | None:
         """What the cache should have served, beside what it did; None where no reply came."""
@@ -176,7 +181,7 @@ class Account:
             return None
         last, sealed = pruning.sealed.basis, pruning.sealed
         return expect.compare(
-            self._cache_rule(), last, sealed.elements, sealed.finding,
+            self._contract(), last, sealed.elements, sealed.finding,
             seen.usage.cache_read, now - last.at if last else 0.0, up.name,
         )  # fmt: skip
 
@@ -196,6 +201,7 @@ class Account:
 
     def _outcome(self, seen: Seen | None) -> Outcome:
         pruning, now = self.pruning, self._doors.clock()
+        billed = self._bill(seen, now)
         return Outcome(
             id=self.id,
             at=now,
@@ -212,25 +218,30 @@ class Account:
             bytes_in=self.bytes_in,
             bytes_out=self.tap.bytes if self.tap else self.counter.bytes,
             retried=self.retried,
+            mended=self.mended,
             pruned=pruning.told(self._cached(seen, now)) if pruning else None,
             usage=seen.usage if seen and self.status < 400 else None,
             finish=told_of(seen.finish_reason) if seen else "",
             timings=self._timings(),
             faults=tuple(self._faults),
-            money=self._money(seen),
+            money=billed.money,
+            unpriced=billed.unpriced,
+            thought=billed.thought,
         )
 
-    def _money(self, seen: Seen | None) -> Money | None:
-        """What it came to; None where the model has no price or nothing was answered well."""
-        prices = self._doors.prices.of(self.model)
-        pruning = self.pruning
-        if prices is None or pruning is None or seen is None or not 200 <= self.status < 300:
-            return None
-        return Money(
-            pricing.cost(seen.usage, prices),
-            pricing.saving(dropped_tokens(pruning), self._cache_rule(), prices),
-            pricing.rebuilt(pruning.explained.rebuilt or 0, prices),
-        )
+    def _bill(self, seen: Seen | None, now: float) -> Bill:
+        """What it came to, where it was answered well."""
+        if self._up is None or seen is None or not 200 <= self.status < 300:
+            return NO_BILL
+        model = self.model or told_of(seen.model)
+        try:
+            return bill(
+                self._doors, self.pruning, seen, self._contract(), self._up.name, model, now
+            )
+        except Exception:
+            # Money is for people to read; what was sent and what came is told all the same.
+            self.fault("bill")
+            return NO_BILL
 
     def _timings(self) -> Timings:
         settle = self.pruning.settle_seconds if self.pruning else None

@@ -1,4 +1,4 @@
-"""The JSON API of the admin listener: conversations, findings, statistics; and forgetting.
+"""The JSON API of the admin listener: conversations, findings, statistics, outcomes; forgetting.
 
 The admin token sees all. A client's own credential sees its own scope, and to it any other is not
 there.
@@ -9,35 +9,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+import msgspec
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from proxy import __version__
 from proxy.doors import Doors
-from proxy.ledger.contract import Summary
-from proxy.page import told
-from proxy.page.access import Scoped, listed, owned
+from proxy.ledger.contract import Grade, Summary
+from proxy.page import outcomes, told
+from proxy.page.access import Scoped, graded, labelled, listed, owned, summed
+from proxy.page.outcomes import Posted
 
 MOST = 1_000
 """Conversations in one answer."""
+MOST_SUMMED = 200
+"""Those whose every request is added up for it."""
 ACTIVE = 300.0
 """Seconds since its last turn in which a conversation counts as active."""
 _Limit = Annotated[int, Query(ge=1, le=MOST)]
-_Before = Annotated[float | None, Query(allow_inf_nan=False)]
+_Time = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
 def router(doors: Doors, scoped: Scoped) -> APIRouter:
-    """`/lethe/conversations` and below, `/lethe/stats`."""
+    """`/lethe/conversations` and below, `/lethe/outcomes`, `/lethe/stats`."""
     api = APIRouter(prefix="/lethe")
 
     @api.get("/conversations")
     async def conversations(
-        request: Request, limit: _Limit = 100, before: _Before = None
-    ) -> Response:
-        """The most recently active first; `before` (the last `last_at`) gives the next page."""
-        found, state = await listed(doors.ledger, scoped(request), limit, before)
-        rows = [told.listed(it) for it in found]
-        following = found[-1].last_at if len(found) == limit else None
+        request: Request, limit: _Limit = 100, before: _Time = None, since: _Time = None,
+        sums: bool = False,
+    ) -> Response:  # fmt: skip
+        """The most recently active first; `before` (the last `last_at`) gives the next page. With
+        `since` only those active then or later; with `sums` also what all their requests came to.
+        """
+        most = min(limit, MOST_SUMMED) if sums else limit
+        found, state = await listed(doors.ledger, scoped(request), most, before)
+        following = found[-1].last_at if len(found) == most else None
+        if since is not None and found and found[-1].last_at < since:
+            found, following = [it for it in found if it.last_at >= since], None
+        rows = list(map(_listed, found))
+        if sums:
+            whole = await summed(doors.ledger, found)
+            rows = [row | {"sums": own} for row, own in zip(rows, whole, strict=True)]
         return _json({"conversations": rows, "next": following, **_how(doors, state)})
 
     @api.get("/conversations/{id}")
@@ -47,7 +60,7 @@ def router(doors: Doors, scoped: Scoped) -> APIRouter:
         if it is None:
             return _not_found(id)
         more = {"messages": told.messages(it)} if text else {}
-        return _json({**told.conversation(it), **more, **_how(doors)})
+        return _json({**told.conversation(it), **_outcome(it.summary), **more, **_how(doors)})
 
     @api.get("/conversations/{id}/findings")
     async def findings(request: Request, id: str, notes: bool = False) -> Response:
@@ -66,6 +79,18 @@ def router(doors: Doors, scoped: Scoped) -> APIRouter:
         await doors.ledger.forget(it.summary.id)
         return Response(status_code=204)
 
+    @api.post("/outcomes")
+    async def outcome(request: Request) -> Response:
+        """Keep whether a conversation, or what bears a task's label, succeeded."""
+        scope = scoped(request)
+        posted = outcomes.read(request.headers, await outcomes.body(request))
+        grade = Grade(posted.success, posted.score, doors.clock())
+        if posted.task is not None:
+            return await _grade_task(doors, scope, posted, grade)
+        id = posted.conversation or ""
+        kept = await graded(doors.ledger, scope, id, grade)
+        return _not_found(id) if kept is None else _json({"conversations": [kept]})
+
     @api.get("/stats")
     async def stats(request: Request) -> Response:
         """Of the conversations that the caller may see; with the admin token also of the proxy."""
@@ -75,6 +100,28 @@ def router(doors: Doors, scoped: Scoped) -> APIRouter:
         return _json({**_seen(found, doors.clock()), **own, **_how(doors, state)})
 
     return api
+
+
+async def _grade_task(doors: Doors, scope: bytes | None, posted: Posted, grade: Grade) -> Response:
+    """Runs of one task follow each other: only what bears its label and has no outcome yet takes
+    this one. `standing` counts those that have theirs.
+    """
+    label = outcomes.label(posted.task or "")
+    found = await labelled(doors.ledger, scope, label, MOST)
+    if not found:
+        return _not_labelled(label)
+    fresh = [it.id for it in found if it.grade is None]
+    kept = [id for id in fresh if await graded(doors.ledger, scope, id, grade) is not None]
+    return _json({"conversations": kept, "standing": len(found) - len(fresh)})
+
+
+def _listed(it: Summary) -> dict[str, Any]:
+    return {**told.listed(it), **_outcome(it)}
+
+
+def _outcome(it: Summary) -> dict[str, Any]:
+    """How it ended, where that was posted."""
+    return {"outcome": None if it.grade is None else msgspec.structs.asdict(it.grade)}
 
 
 def _how(doors: Doors, state: str | None = None) -> dict[str, Any]:
@@ -129,7 +176,16 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 def _not_found(id: str) -> Response:
-    message = f"no conversation {id[:64]!r}; GET /lethe/conversations lists them"
+    return _missing(f"no conversation {id[:64]!r}; GET /lethe/conversations lists them")
+
+
+def _not_labelled(task: str) -> Response:
+    return _missing(
+        f"no conversation bears the label {task!r}; requests get it with the header x-lethe-task"
+    )
+
+
+def _missing(message: str) -> Response:
     return _json(
         {"error": {"message": message, "type": "not_found", "param": None, "code": "not_found"}},
         404,

@@ -22,10 +22,10 @@ from typing import Any, BinaryIO
 
 import uvicorn
 
-from proxy import routes, server
-from proxy.core import known_rules
+from proxy import contracts, routes, server
 from proxy.doors import Doors, State
 from proxy.errors import SettingsError
+from proxy.forms import Forms
 from proxy.keys import Keyring
 from proxy.ledger import in_memory
 from proxy.ledger.contract import Ledger
@@ -54,9 +54,17 @@ async def opened(settings: Settings, folder: Path | None = None) -> AsyncIterato
             async with asyncio.TaskGroup() as group:
                 over = asyncio.Event()
                 ticking = group.create_task(_tick(doors, over))
+                asking = group.create_task(
+                    contracts.ask(
+                        doors.contracts, doors.upstream, doors.targets, settings.upstreams
+                    )
+                )
+                pricing = group.create_task(doors.prices.load())
                 try:
                     yield doors
                 finally:
+                    asking.cancel()
+                    pricing.cancel()
                     over.set()
                     await ticking
         finally:
@@ -82,11 +90,10 @@ def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doo
             "": artifact_rules(settings),
             **{k.alias: artifact_rules(settings, k) for k in settings.keys},
         },
-        cache_rules={
-            up.name: known_rules.rule_for(up.contract, up.url) for up in settings.upstreams
-        },
-        prices=Prices(settings),
+        contracts=contracts.Contracts(settings),
+        prices=Prices(settings, _say),
         memo=Memo(secrets.randbits(63), settings.max_body_bytes),
+        forms=Forms(secrets.randbits(63)),
         ledger=ledger,
         upstream=Upstream(targets.values(), clock=time.monotonic),
         observer=observer,
@@ -95,6 +102,11 @@ def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doo
         new_id=lambda: f"{start}-{next(numbers):x}",
         state=State(),
     )
+
+
+def _say(line: str) -> None:
+    """A word to who runs this; few and short, so that writing them holds nobody up."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _ledger(settings: Settings) -> Ledger:
@@ -262,14 +274,15 @@ def _freeze() -> None:
 
 
 def _tune_malloc() -> None:
-    """Keep freed megabytes for the next body rather than hand them back page by page (glibc
-    only).
+    """Keep freed megabytes for the next body rather than hand them back page by page, and all of
+    them in one place, for threads too, which do little here (glibc only).
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return
-    m_trim_threshold, m_mmap_threshold = -1, -3
+    m_trim_threshold, m_mmap_threshold, m_arena_max = -1, -3, -8
+    mallopt(m_arena_max, 1)
     mallopt(m_mmap_threshold, 32 << 20)
     mallopt(m_trim_threshold, 48 << 20)
 

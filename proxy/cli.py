@@ -14,15 +14,19 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
 
 from proxy import __version__, app, views
+from proxy.commands import contracts as contracts_command
+from proxy.commands import doctor as doctor_command
+from proxy.commands import horizon as horizon_command
+from proxy.commands import price as price_command
+from proxy.commands import replay as replay_command
+from proxy.commands import report as report_command
+from proxy.commands import simulate as simulate_command
 from proxy.commands.telling import told
+from proxy.contracts import Contracts
 from proxy.core import policy
-from proxy.settings import Settings, load
+from proxy.settings import DEFAULT_POLICY, Settings, load
 
 cli = typer.Typer(
     name="lethe",
@@ -90,17 +94,19 @@ def serve(
     }  # fmt: skip
     with told():
         settings = load(given, os.environ, config)
-        app.serve(settings, lambda main, admin: _announce(settings, main, admin))
+        app.serve(settings, lambda main, admin: announce(settings, main, admin))
 
 
-def _announce(settings: Settings, main: str, admin: str) -> None:
+def announce(settings: Settings, main: str, admin: str) -> None:
+    """What runs where, for people, on stderr."""
     rows = (
         f"lethe {__version__}",
         f"  listens on  {main}",
         f"  forwards to {_forwards(settings)}",
-        f"  policy      {settings.policy}: {_verdict(settings.policy)}",
+        f"  policy      {settings.policy or DEFAULT_POLICY}: {_verdict(settings)}",
         f"  ledger      {_ledger(settings)}",
         f"  admin       {admin}  (/metrics, /healthz, /readyz)",
+        *(f"  warning     {warning}" for warning in Contracts(settings).warnings()),
         "",
         "Point your agent here:",
         f"  export OPENAI_BASE_URL={_callable(main)}/v1",
@@ -113,8 +119,8 @@ def _forwards(settings: Settings) -> str:
     return first.url + (f" and {len(others)} more by model or key" if others else "")
 
 
-def _verdict(name: str) -> str:
-    head = name.partition(":")[0]
+def _verdict(settings: Settings) -> str:
+    head = (settings.policy or DEFAULT_POLICY).partition(":")[0]
     return next(it.verdict for it in policy.ABOUT if it.form.partition(":")[0] == head)
 
 
@@ -151,6 +157,8 @@ def demo(
     seed: Annotated[int, typer.Option(help="Another seed, other texts.")] = 1,
 ) -> None:
     """See it work: a scripted agent through the real proxy, no key, no network."""
+    from rich.console import Console
+
     from proxy.replay import demo as demonstration  # only here: serving has no use for it
     from proxy.replay import demo_report
 
@@ -166,6 +174,9 @@ def demo(
 @contextmanager
 def _progress(requests: int, wanted: bool) -> Iterator[Callable[[str], None]]:
     """A bar on stderr while requests are answered; gone when they are."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     columns = (TextColumn("{task.description:<16}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     shown = wanted and console.is_terminal
@@ -182,7 +193,7 @@ def policies(
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
 ) -> None:
     """What each policy does to a finished step's reasoning, and to the cached prefix."""
-    default = Settings().policy
+    default = DEFAULT_POLICY
     rows = [
         {
             "policy": it.form,
@@ -195,10 +206,14 @@ def policies(
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
-        Console().print(_policies_table(default))
+        _print_policies(default)
 
 
-def _policies_table(default: str) -> Table:
+def _print_policies(default: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("policy", no_wrap=True)
     table.add_column("verdict on a finished step")
@@ -206,7 +221,14 @@ def _policies_table(default: str) -> Table:
     for it in policy.ABOUT:
         name = f"{it.form} (default)" if it.form == default else it.form
         table.add_row(name, it.verdict, it.prefix)
-    return table
+    Console().print(table)
 
 
 views.register(cli)
+cli.command("contracts")(contracts_command.contracts)
+cli.command("simulate")(simulate_command.simulate)
+cli.command("horizon")(horizon_command.horizon)
+cli.command("price")(price_command.price)
+cli.command("replay")(replay_command.replay)
+cli.command("report")(report_command.report)
+cli.command("doctor")(doctor_command.doctor)

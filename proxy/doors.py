@@ -7,13 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from proxy.contracts import Contracts
 from proxy.core.artifact import Rules
-from proxy.core.expect import CacheRule
+from proxy.forms import Forms
 from proxy.keys import Keyring
 from proxy.ledger.contract import Ledger
 from proxy.memo import Memo
 from proxy.observe import Observer
 from proxy.prices import Prices
+from proxy.ratios import Ratios
 from proxy.settings import Settings
 from proxy.upstream import Target, Upstream
 
@@ -26,21 +28,27 @@ class State:
     refuses_usage: dict[str, float] = field(default_factory=dict)
     """Upstreams that answered `stream_options` with a 400, and until when they are not asked."""
 
+    lessons: dict[tuple[str, str], tuple[float, bytes | None]] = field(default_factory=dict)
+    """What a 400 has taught of an upstream and model, and when that was looked at last."""
+    ratios: Ratios = field(default_factory=Ratios)
+    """Bytes a token, learned by model."""
+
 
 @dataclass(frozen=True, slots=True)
 class Doors:
     """`clock` is seconds since the epoch, `ticks` a monotonic counter in seconds.
 
-    `targets` and `cache_rules` are by the name of the upstream, `rules` by the alias of the key.
+    `targets` are by the name of the upstream, `rules` by the alias of the key.
     """
 
     settings: Settings
     keyring: Keyring
     targets: Mapping[str, Target]
     rules: Mapping[str, Rules]
-    cache_rules: Mapping[str, CacheRule | None]
+    contracts: Contracts
     prices: Prices
     memo: Memo
+    forms: Forms
     ledger: Ledger
     upstream: Upstream
     observer: Observer

@@ -13,6 +13,7 @@ from typing import cast
 import httptools
 
 from proxy.core.headers import Headers
+from proxy.corked import Corked
 
 # What waits for its reader before the upstream has to wait for us.
 _MOST_WAITING = 256 * 1024
@@ -181,7 +182,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no asyncio.Transport to isinstance().
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = Corked(cast(asyncio.Transport, transport), self.loop)
 
     def data_received(self, data: bytes) -> None:
         if self._incoming is None:
@@ -223,10 +224,8 @@ class Connection(asyncio.Protocol):
         return self._incoming
 
     def write(self, *parts: bytes) -> None:
-        if sum(map(len, parts)) < _SMALL:
-            self.transport.write(b"".join(parts))
-        else:
-            self.transport.writelines(parts)
+        for part in parts:
+            self.transport.write(part)
 
     async def drain(self) -> None:
         """Until what was written may be followed by more. Raises ConnectionResetError."""
@@ -274,6 +273,3 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Cut it: what is unsent is thrown away, and no goodbye is said in TLS."""
         self.transport.abort()
-
-
-_SMALL = 16 * 1024

@@ -13,7 +13,7 @@ import msgspec
 from proxy.core import fingerprint, headers, policy
 from proxy.core.policy import Policy
 from proxy.errors import BadHeader, KeyDenied, KeyUnknown
-from proxy.settings import KeySettings, Settings, UpstreamSettings
+from proxy.settings import DEFAULT_POLICY, KeySettings, Settings, UpstreamSettings
 
 Names = Mapping[bytes, bytes]
 
@@ -69,10 +69,16 @@ class Keyring:
         return ups[0]
 
     def policy(
-        self, caller: Caller, named: Names, setting: str | None, model: str, up: UpstreamSettings
+        self,
+        caller: Caller,
+        named: Names,
+        setting: str | None,
+        model: str,
+        up: UpstreamSettings,
+        of_contract: str = "",
     ) -> Policy:
-        """What holds for this request, by precedence. Raises BadHeader for a policy that is
-        none.
+        """What holds for this request, by precedence; `of_contract` is the policy that its contract
+        names. Raises BadHeader for a policy that is none.
         """
         key = caller.settings
         if key and key.off:
@@ -86,7 +92,7 @@ class Keyring:
             or self._of_model(model)
             or up.policy
         )
-        return self._parsed(chosen or self._settings.policy)
+        return self._parsed(chosen or self._settings.policy or of_contract or DEFAULT_POLICY)
 
     def _of_model(self, model: str) -> str | None:
         rows = self._settings.model_policies
@@ -133,7 +139,7 @@ def _fits(model: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _named(settings: Settings) -> set[str]:
-    names = {settings.policy, *(key.policy for key in settings.keys)}
+    names = {settings.policy, DEFAULT_POLICY, *(key.policy for key in settings.keys)}
     names |= {up.policy for up in settings.upstreams} | {
         name for _, name in settings.model_policies
     }

@@ -18,7 +18,7 @@ from proxy.core import turn
 from proxy.core.sent import Element
 from proxy.core.turn import Known, Turn
 
-MAX_BYTES = 16 << 20
+MAX_BYTES = 8 << 20
 """What all entries may hold, estimated from above: turns of one conversation share their
 messages.
 """
@@ -39,10 +39,16 @@ def marks(limit: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+_Key = tuple[bytes, bytes]
+
+
 class _Entry(msgspec.Struct, frozen=True):
+    """`before` is where the entry lies that this one grew from: its conversation's last turn."""
+
     known: Known
     whole: bytes
     weight: int
+    before: _Key | None
 
 
 class Memo:
@@ -55,15 +61,16 @@ class Memo:
         self._marks = marks(max_body)
         self._max = max_bytes
         self._held = 0
-        self._entries: OrderedDict[tuple[bytes, bytes], _Entry] = OrderedDict()
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._tools: OrderedDict[bytes, tuple[Element, ...]] = OrderedDict()
 
     def read(self, body: bytes, scope: bytes) -> Turn:
         """Read a request, beginning where a known one ends. Raises `Unreadable`."""
         hashes = self._hashes(body)
-        known = self._find(body, scope, hashes)
+        at = self._find(body, scope, hashes)
+        known = self._entries[at].known if at else None
         found = turn.read(body, scope, known)
-        self._keep(turn.knowledge(found, known), found, hashes)
+        self._keep(turn.knowledge(found, known), found, hashes, at)
         return found
 
     def front(self, it: Turn, rendered: Sequence[str], system_first: bool) -> tuple[Element, ...]:
@@ -89,12 +96,13 @@ class Memo:
             at = mark
         return found
 
-    def _find(self, body: bytes, scope: bytes, hashes: list[tuple[int, bytes]]) -> Known | None:
-        for _, key in reversed(hashes):
-            entry = self._entries.get((scope, key))
+    def _find(self, body: bytes, scope: bytes, hashes: list[tuple[int, bytes]]) -> _Key | None:
+        for _, digest in reversed(hashes):
+            key = (scope, digest)
+            entry = self._entries.get(key)
             if entry and self._begins_with(body, entry):
-                self._entries.move_to_end((scope, key))
-                return entry.known
+                self._entries.move_to_end(key)
+                return key
         return None
 
     def _begins_with(self, body: bytes, entry: _Entry) -> bool:
@@ -103,18 +111,26 @@ class Memo:
             return False
         return xxh3_128_digest(memoryview(body)[:end], self._seed) == entry.whole
 
-    def _keep(self, known: Known | None, it: Turn, hashes: list[tuple[int, bytes]]) -> None:
-        if known is None:
+    def _keep(
+        self, known: Known | None, it: Turn, hashes: list[tuple[int, bytes]], grew: _Key | None
+    ) -> None:
+        """In the place of the turn before the last: a retry finds what it needs, and no
+        conversation is held many times over.
+        """
+        digest = None
+        if known is not None:
+            digest = next((d for mark, d in reversed(hashes) if mark <= known.head.end), None)
+        if known is None or digest is None:
             return
-        key = next((key for mark, key in reversed(hashes) if mark <= known.head.end), None)
-        if key is None:
-            return
+        key, weight = (it.scope, digest), _weight(known)
         whole = xxh3_128_digest(memoryview(it.body)[: known.head.end], self._seed)
-        self._drop(self._entries.pop((it.scope, key), None))
-        weight = _weight(known)
+        last = self._entries.get(grew) if grew and grew != key else None
+        if last is not None and last.before is not None:
+            self._drop(self._entries.pop(last.before, None))
+        self._drop(self._entries.pop(key, None))
         if weight > self._max // 4:
             return
-        self._entries[(it.scope, key)] = _Entry(known, whole, weight)
+        self._entries[key] = _Entry(known, whole, weight, grew if last else None)
         self._held += weight
         while self._held > self._max and len(self._entries) > 1:
             self._drop(self._entries.popitem(last=False)[1])

@@ -1,6 +1,7 @@
-"""Counts and tells every exchange once, when it is over. The only room with Prometheus.
+"""Counts and tells every exchange once, when it is over.
 
-On the path there are only plain numbers in dictionaries. They become metrics when somebody scrapes.
+On the path there are only plain numbers in dictionaries. They become metrics when somebody scrapes
+(`exposition`).
 With several workers each writes its numbers to a file of its own once a second, and whichever
 worker is scraped adds them all up, so a counter never depends on who answers.
 
@@ -20,19 +21,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 import orjson
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
 
 from proxy.core.outcome import Outcome, Route, as_line
 from proxy.core.prefix import By, Cause
+from proxy.core.pricing import PARTS
+from proxy.core.tariff import Unpriced
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 OTHER = "other"
 _FREE = ("model", "key", "upstream", "gen_ai_provider_name")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -102,7 +96,8 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "lethe_tokens_total",
         "counter",
-        "Tokens as the provider reports them, by kind; output includes reasoning.",
+        "Tokens as the provider reports them, by kind; output includes reasoning, cache_write what "
+        "is written for an hour.",
         ("kind", "model", "key"),
         most=300,
     ),
@@ -193,21 +188,23 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "lethe_cost_dollars_total",
         "counter",
-        "What exchanges came to, by part, at the configured prices.",
+        "What exchanges came to, by part, at the prices in force.",
         ("part", "key"),
         most=80,
     ),
     Family(
         "lethe_saved_dollars_total",
         "counter",
-        "Mechanical saving: the same requests with their reasoning would have cost more by this.",
-        ("policy",),
+        "Mechanical saving: the same requests with their reasoning would have cost more by this. "
+        "Estimated where no provider counted all of that reasoning.",
+        ("policy", "estimated"),
     ),
     Family(
         "lethe_lost_dollars_total",
         "counter",
-        "Mechanical loss: the same requests with their reasoning would have cost less by this.",
-        ("policy",),
+        "Mechanical loss: the same requests with their reasoning would have cost less by this. "
+        "Estimated where no provider counted all of that reasoning.",
+        ("policy", "estimated"),
     ),
     Family(
         "lethe_prefix_rebuilt_dollars_total",
@@ -218,8 +215,9 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "lethe_unpriced_total",
         "counter",
-        "Answered chat exchanges whose model fits none of the configured prices.",
-        zeros=((),),
+        "Answered chat exchanges that are in no sum of money, by reason.",
+        ("reason",),
+        zeros=_each(*(reason.value for reason in Unpriced)),
     ),
     Family(
         "lethe_unreadable_total",
@@ -232,7 +230,35 @@ FAMILIES: tuple[Family, ...] = (
         "counter",
         "Verdicts that could not be carried out, by reason.",
         ("reason",),
-        zeros=_each("signed"),
+        zeros=_each("signed", "contract"),
+    ),
+    Family(
+        "lethe_additions_total",
+        "counter",
+        "What was done to messages beside dropping their reasoning, by what it was.",
+        ("what",),
+        zeros=_each(
+            "restored",
+            "moved",
+            "placeholder",
+            "arguments",
+            "preserve",
+            "affinity",
+            "tools_order",
+            "late_tools",
+            "system_values",
+        ),
+    ),
+    Family(
+        "lethe_echoes_missed_total",
+        "counter",
+        "Assistant messages whose reply was looked for and is not kept: they stay as they came.",
+    ),
+    Family(
+        "lethe_mended_total",
+        "counter",
+        "Requests that were refused with a 400, mended and sent once more; whether that helped.",
+        ("remedy", "helped"),
     ),
     Family(
         "lethe_faults_total",
@@ -240,7 +266,17 @@ FAMILIES: tuple[Family, ...] = (
         "Our own trouble that a client never saw, by place.",
         ("place",),
         zeros=_each(
-            "set_policy", "read", "prune", "explain", "tap", "remember", "exchange", "metrics"
+            "set_policy",
+            "read",
+            "prune",
+            "explain",
+            "tap",
+            "bill",
+            "keep",
+            "mend",
+            "remember",
+            "exchange",
+            "metrics",
         ),
     ),
     Family(
@@ -400,15 +436,22 @@ def count(counts: Counts, models: Vocabulary, keys: Vocabulary, outcome: Outcome
         counts.time("lethe_ledger_seconds", ("settle",), timings.settle)
     if outcome.unread:
         counts.add("lethe_unreadable_total", (outcome.unread,))
+    if outcome.mended:
+        counts.add("lethe_mended_total", (outcome.mended, "yes" if good(outcome) else "no"))
     for place in outcome.faults:
         counts.add("lethe_faults_total", (place,))
-    good = 200 <= outcome.status < 300
-    model, key = models.name(outcome.model, good), keys.name(outcome.key, good)
+    well = good(outcome)
+    model, key = models.name(outcome.model, well), keys.name(outcome.key, well)
     _count_tokens(counts, outcome, model, key)
     _count_pruned(counts, outcome, model, key)
     _count_cached(counts, outcome, model, key)
     _count_policy(counts, outcome)
     _count_money(counts, outcome, key)
+
+
+def good(outcome: Outcome) -> bool:
+    """Whether it was answered well."""
+    return 200 <= outcome.status < 300
 
 
 def _status(status: int) -> str:
@@ -435,6 +478,8 @@ def _count_tokens(counts: Counts, outcome: Outcome, model: str, key: str) -> Non
             counts.add("lethe_tokens_unknown_total", (kind,))
         else:
             counts.add("lethe_tokens_total", (kind, model, key), tokens)
+    if usage.cache_write_1h:
+        counts.add("lethe_tokens_total", ("cache_write_1h", model, key), usage.cache_write_1h)
 
 
 def _count_pruned(counts: Counts, outcome: Outcome, model: str, key: str) -> None:
@@ -456,6 +501,12 @@ def _count_pruned(counts: Counts, outcome: Outcome, model: str, key: str) -> Non
         counts.add("lethe_prefix_rebuilt_tokens_total", (cause, by), pruned.explained.rebuilt or 0)
     if pruned.clamped:
         counts.add("lethe_clamps_total", ("signed",), pruned.clamped)
+    if pruned.forbidden:
+        counts.add("lethe_clamps_total", ("contract",), pruned.forbidden)
+    for what, times in pruned.done.items():
+        counts.add("lethe_additions_total", (what,), times)
+    if pruned.missed:
+        counts.add("lethe_echoes_missed_total", (), pruned.missed)
 
 
 def _count_cached(counts: Counts, outcome: Outcome, model: str, key: str) -> None:
@@ -489,21 +540,22 @@ def _count_policy(counts: Counts, outcome: Outcome) -> None:
 
 def _count_money(counts: Counts, outcome: Outcome, key: str) -> None:
     money, pruned = outcome.money, outcome.pruned
-    if pruned is None or outcome.usage is None:
-        return
+    if outcome.unpriced:
+        counts.add("lethe_unpriced_total", (outcome.unpriced,))
     if money is None:
-        counts.add("lethe_unpriced_total")
+        return
+    for part in PARTS:
+        counts.add("lethe_cost_dollars_total", (part, key), float(getattr(money.cost, part)))
+    if pruned is None:
         return
     policy = pruned.policy.partition(":")[0]
     if money.saving:
         sign = "saved" if money.saving > 0 else "lost"
-        counts.add(f"lethe_{sign}_dollars_total", (policy,), float(abs(money.saving)))
+        labels = (policy, "true" if money.estimated else "false")
+        counts.add(f"lethe_{sign}_dollars_total", labels, float(abs(money.saving)))
     if pruned.finding.is_break:
         where = (pruned.finding.cause.value, pruned.finding.by.value)
         counts.add("lethe_prefix_rebuilt_dollars_total", where, float(money.rebuilt))
-    if money.cost is not None:
-        for part in ("input", "cache_read", "cache_write", "output"):
-            counts.add("lethe_cost_dollars_total", (part, key), float(getattr(money.cost, part)))
 
 
 def add_up(many: Iterable[Numbers]) -> Numbers:
@@ -524,47 +576,6 @@ def _plus(name: str, a: Any, b: Any) -> Any:
     return min(a, b) if name == "lethe_ledger_up" else a + b
 
 
-class _Exposed(Collector):
-    """Numbers as prometheus-client's families, made anew for every scrape."""
-
-    def __init__(self, numbers: Callable[[], Numbers], gen_ai: bool) -> None:
-        self._numbers, self._gen_ai = numbers, gen_ai
-
-    def collect(self) -> Iterator[Metric]:
-        numbers = self._numbers()
-        for family in FAMILIES:
-            if family.gen_ai and not self._gen_ai:
-                continue
-            yield _exposed(family, numbers.get(family.name, {}))
-
-
-def _exposed(family: Family, series: Mapping[Labels, Any]) -> Metric:
-    match family.kind:
-        case "histogram":
-            histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
-            for labels, row in series.items():
-                histogram.add_metric(labels, _cumulative(family.buckets, row), row[-1])
-            return histogram
-        case "gauge":
-            gauge = GaugeMetricFamily(family.name, family.help, labels=family.labels)
-            for labels, value in series.items():
-                gauge.add_metric(labels, value)
-            return gauge
-        case _:
-            counter = CounterMetricFamily(family.name, family.help, labels=family.labels)
-            for labels, value in series.items():
-                counter.add_metric(labels, value)
-            return counter
-
-
-def _cumulative(buckets: tuple[float, ...], row: list[float]) -> list[tuple[str, float]]:
-    found, total = [], 0.0
-    for bound, amount in zip((*map(str, buckets), "+Inf"), row[:-1], strict=True):
-        total += amount
-        found.append((bound, total))
-    return found
-
-
 class Observer:
     """Where exchanges are told. `folder` is shared by all workers; None where there is one."""
 
@@ -578,7 +589,7 @@ class Observer:
         pid: int | None = None,
     ) -> None:
         self.counts = Counts()
-        self._gen_ai = gen_ai
+        self.gen_ai = gen_ai
         self._models, self._keys = Vocabulary(model_labels), Vocabulary(key_labels)
         self._folder, self._log = folder, log
         self._pid = os.getpid() if pid is None else pid
@@ -590,7 +601,7 @@ class Observer:
         """Count one exchange and queue its log line, which is returned."""
         line = as_line(outcome)
         count(self.counts, self._models, self._keys, outcome)
-        if self._gen_ai and outcome.route is Route.CHAT:
+        if self.gen_ai and outcome.route is Route.CHAT:
             count_gen_ai(self.counts, outcome)
         if self._log is not None:
             if len(self._lines) < MAX_LINES:
@@ -646,13 +657,6 @@ class Observer:
         self.gauges = lambda counts: None
         self.counts.numbers = _without_gauges(self.counts.numbers)
         self.save(self.counts.numbers)
-
-    def exposition(self, own: Numbers | None = None) -> bytes:
-        """The metrics of all workers, as Prometheus reads them; `own` was copied on the loop."""
-        numbers = self.numbers(own)
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Exposed(lambda: numbers, self._gen_ai))
-        return generate_latest(registry)
 
     def numbers(self, own: Numbers | None = None) -> Numbers:
         """This worker's numbers, with those that the others left."""

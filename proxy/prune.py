@@ -9,26 +9,31 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core import artifact, explain, fingerprint, outcome, prefix, turn
+from proxy import adding, writing
+from proxy.core import artifact, explain, fingerprint, form, outcome, policy, prefix, turn
+from proxy.core.additions import NOTHING, Added
 from proxy.core.artifact import Judgement
-from proxy.core.expect import Cached, Reuse
+from proxy.core.contract import Contract, Drops, Reuse
+from proxy.core.expect import Cached
 from proxy.core.explain import Explanation
+from proxy.core.form import Wire
 from proxy.core.policy import Name, Policy
 from proxy.core.prefix import Cause
-from proxy.core.pricing import Dropped
 from proxy.core.sent import Element, Part, Sent
+from proxy.core.thought import Thought
 from proxy.core.turn import Sealed, Turn
+from proxy.core.usage import Usage
 from proxy.core.verdict import Verdict
 from proxy.core.wire import chat
 from proxy.doors import Doors
 from proxy.errors import LedgerError
 from proxy.keys import Caller
-from proxy.ledger.contract import Ask, Entry, Offer, Record, Settled
+from proxy.ledger.contract import Ask, Echo, Entry, Offer, Record, Settled
 from proxy.settings import UpstreamSettings
 
 Names = Mapping[bytes, bytes]
@@ -37,35 +42,65 @@ _start = attrgetter("start")
 _AGENT = frozenset({Part.TOOLS, Part.SYSTEM})
 
 
-class Pruning(msgspec.Struct, frozen=True):
-    """A request that was read, and all that was decided of it. `settle_seconds` is the wait for the
-    ledger, `entries` what the conversation did not hold yet.
+class Decided(msgspec.Struct, frozen=True):
+    """What holds for a request, whatever is made of it. `settle_seconds` is the wait for the
+    ledger. `replies` are those that its messages echo, None where none was found.
     """
 
     turn: Turn
+    caller: Caller
+    up: UpstreamSettings
+    contract: Contract
     rule: Policy
+    setting: str | None
     settled: Settled
-    sealed: Sealed
+    standing: Mapping[int, Verdict]
+    front: tuple[Element, ...]
     hints: tuple[bytes, ...]
     fresh: Mapping[str, int]
     adopted: int
+    forbidden: int
     settle_seconds: float
+    wire: Wire
+    replies: writing.Replies
+    missed: int
+    added: Added
+
+
+class Pruning(msgspec.Struct, frozen=True):
+    """A request that was read, and all that was decided of it. `entries` are what the conversation
+    did not hold yet, `done` counts what was done beside dropping, by name.
+    """
+
+    decided: Decided
+    turn: Turn
+    sealed: Sealed
     explained: Explanation
     entries: tuple[Entry, ...]
     recall_seconds: float | None
+    done: Mapping[str, int]
+
+    @property
+    def rule(self) -> Policy:
+        return self.decided.rule
+
+    @property
+    def settle_seconds(self) -> float:
+        return self.decided.settle_seconds
 
     def without_bodies(self) -> Pruning:
         """The same less the request's bytes: while the reply is awaited, nobody needs them."""
         it, sealed = replace(self.turn, body=b""), replace(self.sealed, body=b"")
-        return replace(self, turn=it, sealed=sealed)
+        return replace(self, decided=replace(self.decided, turn=it), turn=it, sealed=sealed)
 
     def told(self, cached: Cached | None) -> outcome.Pruned:
-        it = self.sealed
+        it, decided = self.sealed, self.decided
         return outcome.Pruned(
-            self.turn.conversation.hex(), self.turn.root.hex(), str(self.rule),
+            self.turn.conversation.hex(), self.turn.root.hex(), str(decided.rule),
             len(self.turn.steps),
-            self.fresh, self.adopted, it.dropped, it.kept, it.dropped_bytes, it.kept_bytes,
-            it.clamped, it.finding, self.settled.shared, self.explained, cached,
+            decided.fresh, decided.adopted, it.dropped, it.kept, it.dropped_bytes, it.kept_bytes,
+            it.clamped, it.finding, decided.settled.shared, self.explained, cached,
+            decided.forbidden, self.done, decided.missed,
         )  # fmt: skip
 
 
@@ -75,66 +110,68 @@ async def prune(
     """Decide what is new, learn what stands, and seal. Raises BadHeader for a policy that is
     none.
     """
+    return await sealed(doors, await decided(doors, caller, named, it, up))
+
+
+async def decided(
+    doors: Doors, caller: Caller, named: Names, it: Turn, up: UpstreamSettings
+) -> Decided:
+    """What holds: the policy, the verdicts, the wire and the replies. Raises BadHeader."""
     setting = doors.ledger.setting(caller.scope)
-    rule = doors.keyring.policy(caller, named, setting, it.model, up)
-    front = doors.memo.front(it, doors.settings.rendered_params, _system_first(doors, up))
+    contract = doors.contracts.of(up.name, it.model).contract
+    rule = doors.keyring.policy(caller, named, setting, it.model, up, contract.default_policy)
+    added = NOTHING
+    if rule.name is not Name.OFF:
+        it, added = await adding.added(doors, it, named, up, contract)
+    front = doors.memo.front(it, contract.rendered, contract.system_first)
     hints = _hints(doors, caller, named, it, front)
     known = _known(doors, it)
-    asked = doors.ticks()
-    offers, settled = await _settle(doors, caller, it, rule, hints, known, setting)
+    asking = await _asking(doors, it, up, contract, rule, hints)
+    began = doors.ticks()
+    offers, settled = await _settle(doors, caller, asking, known, setting)
+    missed = settled.missed
     if settled.setting != setting:
         setting = settled.setting
-        rule = doors.keyring.policy(caller, named, setting, it.model, up)
-        offers, settled = await _settle(doors, caller, it, rule, hints, known, setting)
-    waited = doors.ticks() - asked
-    standing = {**known, **_stand(it, offers, settled)}
-    untouched = rule.name is Name.OFF
-    sealed = turn.seal(
-        it, standing, front, settled.last_sent, settled.by_hint, untouched, settled.tip
-    )
-    fresh = Counter(
+        rule = doors.keyring.policy(caller, named, setting, it.model, up, contract.default_policy)
+        asking = replace(asking, rule=rule)
+        offers, settled = await _settle(doors, caller, asking, known, setting)
+        missed += settled.missed
+    standing = {**known, **_stand(it, offers.verdicts, settled)}
+    return Decided(
+        it, caller, up, contract, rule, setting, settled, standing, front, hints,
+        _fresh(it, offers.verdicts, settled),
+        len(offers.verdicts) if settled.last_sent is None and len(offers.verdicts) > 1 else 0,
+        offers.forbidden,
+        doors.ticks() - began,
+        asking.standing_wire(settled),
+        {**asking.replies, **settled.echoes},
+        missed,
+        added,
+    )  # fmt: skip
+
+
+def _fresh(it: Turn, offers: Mapping[int, Verdict | None], settled: Settled) -> Mapping[str, int]:
+    return Counter(
         verdict.kind.value
         for index, verdict in offers.items()
         if verdict and it.messages[it.steps[index].first].link in settled.put
     )
-    adopted = len(offers) if settled.last_sent is None and len(offers) > 1 else 0
+
+
+async def sealed(doors: Doors, by: Decided) -> Pruning:
+    """Carry out what holds."""
+    it, settled = by.turn, by.settled
+    untouched = by.rule.name is Name.OFF
+    shapes = {} if untouched else writing.shapes(doors, it, by.standing, by.wire, by.replies)
+    done = turn.seal(
+        it, by.standing, by.front, settled.last_sent, settled.by_hint, untouched, settled.tip,
+        shapes,
+    )  # fmt: skip
     recalled = doors.ticks()
-    explained = await _explained(doors, it, up, sealed.basis, sealed)
+    explained = await _explained(doors, it, by.up, done.basis, done)
     recall = doors.ticks() - recalled if explained is not explain.NONE else None
-    entries = _entries(doors, it, settled.last_sent, sealed)
-    return Pruning(
-        it, rule, settled, sealed, hints, fresh, adopted, waited, explained, entries, recall
-    )
-
-
-def _system_first(doors: Doors, up: UpstreamSettings) -> bool:
-    """The order in which the upstream renders a prompt: as it is set, else by its contract."""
-    if up.system_first is not None:
-        return up.system_first
-    rule = doors.cache_rules[up.name]
-    return rule is not None and rule.system_first
-
-
-def dropped_tokens(it: Pruning) -> Dropped:
-    """What left this request, in tokens, estimated: of steps that the last one held already, of
-    those that are new, and what else the new ones say.
-    """
-    sealed, rows = it.sealed, it.turn.messages
-    front = len(sealed.elements) - len(rows)
-    known = len(sealed.basis.elements) - front if sealed.basis else len(rows)
-    gone = [
-        message
-        for message, element in zip(rows[known:], sealed.elements[front + known :], strict=False)
-        if message.edits and element is not message.kept
-    ]
-    now = sum(message.kept.reasoning for message in gone)
-    behind = sum(message.dropped.size for message in gone)
-    return Dropped(_tokens(sealed.dropped_bytes - now), _tokens(now), _tokens(behind))
-
-
-def _tokens(size: int) -> int:
-    """Four bytes a token: an estimate."""
-    return size // 4
+    entries = _entries(doors, it, settled.last_sent, done, by.contract.rendered)
+    return Pruning(by, it, done, explained, entries, recall, writing.counts(tuple(shapes.values())))
 
 
 async def _explained(
@@ -158,14 +195,14 @@ async def _told(
     doors: Doors, it: Turn, up: UpstreamSettings, last: Sent, sealed: Sealed
 ) -> Explanation:
     finding, at = sealed.finding, sealed.finding.element or 0
+    contract = doors.contracts.of(up.name, it.model).contract
     before = after = None
     if finding.cause is not Cause.SELF and doors.settings.ledger.history == "full":
         before = await _text_before(doors, last, last.elements[at].digest)
         digest = sealed.elements[at].digest
-        texts = _texts(it, sealed, {digest}, doors.settings.rendered_params)
+        texts = _texts(it, sealed, {digest}, contract.rendered)
         after = texts[digest].left if digest in texts else None
-    rule = doors.cache_rules[up.name]
-    generated = rule is not None and rule.reuse is Reuse.GENERATED
+    generated = contract.cache is not None and contract.cache.reuse is Reuse.GENERATED
     return explain.explain(finding, last, sealed.elements, before, after, generated)
 
 
@@ -179,18 +216,80 @@ async def _text_before(doors: Doors, last: Sent, digest: bytes) -> bytes | None:
     return entries[digest].left if digest in entries else None
 
 
+class _Asking(msgspec.Struct, frozen=True):
+    """What a turn asks of the ledger, beside its verdicts. `replies` are known already, `wire` is
+    the one that stands as far as this worker knows, `pin` its name where it has to be asked.
+    """
+
+    turn: Turn
+    contract: Contract
+    rule: Policy
+    hints: tuple[bytes, ...]
+    wire: Wire
+    pin: str
+    replies: writing.Replies
+    echoes: tuple[Echo, ...]
+
+    def standing_wire(self, settled: Settled) -> Wire:
+        raw = settled.pins.get(self.pin)
+        return form.unpacked(raw, self.wire) if raw else self.wire
+
+
+async def _asking(
+    doors: Doors, it: Turn, up: UpstreamSettings, contract: Contract, rule: Policy,
+    hints: tuple[bytes, ...],
+) -> _Asking:  # fmt: skip
+    if rule.name is Name.OFF:
+        return _Asking(it, contract, rule, hints, Wire(), "", {}, ())
+    wire, pin = writing.pinned(doors, it, up), ""
+    if wire is None:
+        wire = await writing.offered(doors, it, up, contract)
+        # Before an assistant has spoken nothing is written by it, so nothing is pinned.
+        pin = writing.names_of(up, it.model)[0] if it.steps else ""
+    replies, echoes = writing.echoes(doors, it, wire)
+    return _Asking(it, contract, rule, hints, wire, pin, replies, echoes)
+
+
+class _Offers(NamedTuple):
+    """Verdicts by step; how many of them are not what the policy said, because the contract
+    forbids that.
+    """
+
+    verdicts: Mapping[int, Verdict | None]
+    forbidden: int
+
+
 async def _settle(
-    doors: Doors, caller: Caller, it: Turn, rule: Policy, hints: tuple[bytes, ...],
-    known: Mapping[int, Verdict], setting: str | None,
-) -> tuple[Mapping[int, Verdict | None], Settled]:  # fmt: skip
-    offers = turn.propose(it, rule, _judge(doors, caller), known.__contains__)
+    doors: Doors, caller: Caller, asking: _Asking, known: Mapping[int, Verdict],
+    setting: str | None,
+) -> tuple[_Offers, Settled]:  # fmt: skip
+    it = asking.turn
+    proposed = turn.propose(it, asking.rule, _judge(doors, caller), known.__contains__)
+    offers = _legal(asking.contract, asking.rule, proposed, known)
     ask = Ask(
         caller.scope, it.root, it.conversation, tuple([m.link for m in it.messages]),
-        tuple([Offer(it.links(it.steps[index]), verdict) for index, verdict in offers.items()]),
-        hints,
+        tuple([Offer(it.links(it.steps[at]), verdict) for at, verdict in offers.verdicts.items()]),
+        asking.hints,
         setting,
+        asking.echoes,
+        {asking.pin: form.packed(asking.wire)} if asking.pin else {},
     )  # fmt: skip
     return offers, await doors.ledger.settle(ask)
+
+
+def _legal(
+    contract: Contract, rule: Policy, proposed: Mapping[int, Verdict | None],
+    known: Mapping[int, Verdict],
+) -> _Offers:  # fmt: skip
+    """What the contract allows of what the policy says."""
+    if contract.drops is Drops.ANY or rule.name is Name.OFF:
+        return _Offers(proposed, 0)
+    stand = [known[at] for at in sorted(known)]
+    legal = {
+        at: verdict and policy.clamped(contract.drops, rule, verdict, stand)
+        for at, verdict in proposed.items()
+    }
+    return _Offers(legal, sum(legal[at] != proposed[at] for at in proposed))
 
 
 def _judge(doors: Doors, caller: Caller) -> turn.Judge:
@@ -251,21 +350,23 @@ def _sessions(doors: Doors, named: Names, it: Turn) -> Iterable[str]:
 
 def record(
     doors: Doors, caller: Caller, it: Pruning, line: Mapping[str, Any], at: float, upstream: str,
-    tokens: tuple[int | None, int | None, int | None], reply: bytes,
+    usage: Usage, reply: bytes, thought: Thought,
 ) -> Record:  # fmt: skip
     """What this exchange leaves behind: what left, what is new of it, and the account."""
-    prompt, output, cached = tokens
     rows = it.turn.messages
     link = rows[-1].link if rows else it.turn.root
     sent = Sent(
-        link, it.sealed.outgoing, it.sealed.elements, at, upstream, prompt, output, cached, reply,
-        it.turn.conversation,
+        link, it.sealed.outgoing, it.sealed.elements, at, upstream, usage.input, usage.output,
+        usage.cache_read, reply, it.turn.conversation, usage.reasoning, thought.tokens,
+        thought.estimated,
     )  # fmt: skip
     root, conversation = it.turn.root, it.turn.conversation
-    return Record(caller.scope, root, conversation, sent, line, it.entries, it.hints)
+    return Record(caller.scope, root, conversation, sent, line, it.entries, it.decided.hints)
 
 
-def _entries(doors: Doors, it: Turn, last: Sent | None, sealed: Sealed) -> tuple[Entry, ...]:
+def _entries(
+    doors: Doors, it: Turn, last: Sent | None, sealed: Sealed, rendered: Sequence[str]
+) -> tuple[Entry, ...]:
     """The elements that the conversation did not hold yet, as they leave and as they came."""
     if doors.settings.ledger.history != "full":
         return ()
@@ -276,7 +377,7 @@ def _entries(doors: Doors, it: Turn, last: Sent | None, sealed: Sealed) -> tuple
     fresh = [e.digest for e in sealed.elements[at:] if e.digest not in held]
     if not fresh:
         return ()
-    texts = _texts(it, sealed, set(fresh), doors.settings.rendered_params)
+    texts = _texts(it, sealed, set(fresh), rendered)
     return tuple([texts[digest] for digest in fresh if digest in texts])
 
 

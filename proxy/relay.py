@@ -3,7 +3,7 @@
 A piece is written at once, as it came. The write waits while the client is slow, and nothing is
 read from the upstream meanwhile. The tap hears of a piece after it was written.
 
-One watcher an exchange waits for the client to leave. When it does, the task that serves it is
+A watch hears of a client that leaves. When it does, the task that serves it is
 cancelled where it stands, the silence before the reply included, and the upstream is cut off at
 once. A cancellation from outside, the server stopping, goes on as what it is when both ends are
 closed: the caller counts it as DRAINING. Closing waits for nothing, so no second cancellation can
@@ -18,6 +18,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from proxy.cycle import Client
 from proxy.errors import BodyTooLarge, ClientGone
 
 Message = MutableMapping[str, Any]
@@ -60,6 +61,14 @@ class Edit(Protocol):
     def close(self) -> bytes: ...
 
 
+class Keeper(Protocol):
+    """Keeps a reply before its end is let go; see `keeping.Keeper`."""
+
+    def due(self, whole: bool) -> bool: ...
+
+    async def keep(self) -> None: ...
+
+
 class Reply(Protocol):
     """What is relayed; see `upstream.Reply`."""
 
@@ -73,21 +82,26 @@ class Reply(Protocol):
 
 
 class Watch:
-    """Cancels the task standing inside as soon as the client leaves, and raises ClientGone there.
+    """Cancels the task standing inside when the client leaves, and raises ClientGone there."""
 
-    Needs the request's body to be in: `receive` is ASGI's, or that of a BodyChunks.
-    """
+    __slots__ = ("_before", "_client", "_gone", "_task")
 
-    __slots__ = ("_group", "_receive", "_watcher")
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._group = asyncio.TaskGroup()
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._gone = False
 
     async def __aenter__(self) -> Self:
-        await self._group.__aenter__()
-        self._watcher = self._group.create_task(_gone(self._receive))
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._before = task, task.cancelling()
+        if self._client.gone:
+            raise ClientGone(_LEFT)
+        self._client.when_gone(self._left)
         return self
+
+    def _left(self) -> None:
+        self._gone = True
+        self._task.cancel()
 
     async def __aexit__(
         self,
@@ -96,27 +110,23 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-        try:
-            await self._group.__aexit__(kind, error, trace)
-        except BaseExceptionGroup as group:
-            gone = group.subgroup(ClientGone)
-            alone = (gone or group).exceptions[0]
-            raise alone from alone.__cause__
+        if not self._gone:
+            return
+        ours = self._task.uncancel() <= self._before
+        if ours and error is not None:
+            raise ClientGone(_LEFT) from error
 
     def stop(self) -> None:
         """The client may leave now: all but the end of its reply has been written."""
-        self._watcher.cancel()
+        self._client.when_gone(None)
 
 
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    raise ClientGone("the client left before its reply was over")
+_LEFT = "the client left before its reply was over"
 
 
 async def relay(
     send: Send,
-    receive: Receive,
+    client: Client,
     reply: Reply,
     headers: Headers,
     status: int,
@@ -126,7 +136,7 @@ async def relay(
 ) -> Ending:
     """`relay_watched` under a watch of its own; a client that left is an ending, not an error."""
     try:
-        async with Watch(receive) as watch:
+        async with Watch(client) as watch:
             return await relay_watched(watch, send, reply, headers, status, tap, edit, first)
     except ClientGone:
         return Ending.CLIENT_GONE
@@ -141,17 +151,19 @@ async def relay_watched(
     tap: Tap | None,
     edit: Edit | None = None,
     first: Callable[[], None] | None = None,
+    keeper: Keeper | None = None,
 ) -> Ending:
     """Pass the reply on, under a watch that stood since before the request was forwarded.
 
     `headers` and `status` are what the client gets; `content-length` is left out where the body is
-    edited. `first` is called once, after the first piece was written. Gives COMPLETE or
+    edited. `first` is called once, after the first piece was written. With a `keeper` the tap hears
+    a piece before it is written, and the last one waits until the reply is kept. Gives COMPLETE or
     UPSTREAM_GONE; after the latter the response is left unfinished, which makes the server cut the
     connection: no client can take the half for the whole. The reply is closed in every case.
     """
     try:
         await send(_start(status, headers, edit is not None))
-        await _pass_on(send, reply, tap, _Guarded(edit) if edit else None, first)
+        await _pass_on(send, reply, tap, _Guarded(edit) if edit else None, first, keeper)
         watch.stop()
         if reply.ended != "complete":
             return Ending.UPSTREAM_GONE
@@ -176,21 +188,35 @@ async def _pass_on(
     tap: Tap | None,
     edit: _Guarded | None,
     first: Callable[[], None] | None,
+    keeper: Keeper | None,
 ) -> None:
     feed: Callable[[bytes], None] = tap.feed if tap else _deaf
     async for chunk in reply.chunks:
+        if keeper is not None:
+            feed = _heard(feed, chunk, tap)
+            if keeper.due(reply.ended is not None):
+                await keeper.keep()
         out = edit.feed(chunk) if edit else chunk
         if out:
             await send({"type": "http.response.body", "body": out, "more_body": True})
         if first:
             first()
             first = None
-        try:
-            feed(chunk)
-        except Exception:
-            feed = _failed(tap)
+        if keeper is None:
+            feed = _heard(feed, chunk, tap)
+    if keeper is not None:
+        await keeper.keep()
     if edit and (out := edit.close()):
         await send({"type": "http.response.body", "body": out, "more_body": True})
+
+
+def _heard(feed: Callable[[bytes], None], chunk: bytes, tap: Tap | None) -> Callable[[bytes], None]:
+    """Let the tap hear a piece; who hears the next one."""
+    try:
+        feed(chunk)
+    except Exception:
+        return _failed(tap)
+    return feed
 
 
 def _deaf(chunk: bytes) -> None:
@@ -266,18 +292,13 @@ def _too_large(limit: int) -> BodyTooLarge:
 
 
 class BodyChunks:
-    """A request body that passes through, piece by piece; raises ClientGone where it breaks off.
+    """A request body that passes through, piece by piece; raises ClientGone where it breaks off."""
 
-    `receive` stands in for ASGI's where a Watch is set meanwhile: it is silent until the body is in
-    (or nobody wants it any more), because only one may ask the server at a time.
-    """
-
-    __slots__ = ("_more", "_over", "_receive")
+    __slots__ = ("_more", "_receive")
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._more = True
-        self._over = asyncio.Event()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -289,11 +310,3 @@ class BodyChunks:
             if chunk := message.get("body"):
                 return bytes(chunk)
         raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        """Whoever read the body is through with it, to its end or not."""
-        self._over.set()
-
-    async def receive(self) -> Message:
-        await self._over.wait()
-        return await self._receive()

@@ -1,25 +1,26 @@
 """The HTTP surface: what is pruned, what passes, what we answer ourselves.
 
 The main port is a plain ASGI callable with nothing before it: every microsecond here is paid on
-every request. The admin port is FastAPI.
+every request. So is the admin port's, up to what is loaded when it is asked for (`control`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+import orjson
 
-from proxy import api, exchange
-from proxy.core import headers
+from proxy import exchange
+from proxy.account import answer
+from proxy.cycle import CLIENT
 from proxy.doors import Doors
 from proxy.errors import KeyDenied, KeyUnknown, ProxyError
-from proxy.observe import CONTENT_TYPE
-from proxy.page import session, surface
+from proxy.forwarding import Request
+from proxy.observe import Numbers
 from proxy.relay import Receive, Send
 
 Scope = MutableMapping[str, Any]
@@ -35,9 +36,11 @@ def main(doors: Doors) -> App:
         path: bytes = scope["raw_path"].partition(b"?")[0]
         if path in _OWN:
             return await _health(doors, path, send)
-        request = exchange.Request(
-            scope["method"], path, scope["query_string"], scope["headers"], dict(scope["headers"])
-        )
+        fields = scope["headers"]
+        request = Request(
+            scope["method"], path, scope["query_string"], fields, dict(fields),
+            scope["extensions"][CLIENT],
+        )  # fmt: skip
         if request.method == "POST" and path.endswith(b"/chat/completions"):
             return await exchange.chat(doors, request, receive, send)
         await exchange.passed(doors, request, receive, send)
@@ -49,10 +52,15 @@ _OWN = frozenset({b"/healthz", b"/readyz"})
 
 
 async def _health(doors: Doors, path: bytes, send: Send) -> None:
-    ready = path == b"/healthz" or not doors.state.draining
-    body = b"ok\n" if ready else b"draining\n"
-    fields = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
-    status = 200 if ready else 503
+    if path == b"/readyz" and doors.state.draining:
+        return await _say(send, b"draining\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+    await _say(send, b"ok\n")
+
+
+async def _say(
+    send: Send, body: bytes, kind: bytes = b"text/plain; charset=utf-8", status: int = HTTPStatus.OK
+) -> None:
+    fields = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})
 
@@ -63,81 +71,75 @@ async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "websocket.close", "code": 1008})
 
 
-def admin(doors: Doors) -> FastAPI:
+def admin(doors: Doors) -> App:
     """The port of those who run the proxy: metrics, health, conversations, and a page of them."""
-    app = FastAPI(title="Lethe", docs_url=None, redoc_url=None, openapi_url="/lethe/openapi.json")
-    app.add_exception_handler(ProxyError, _as_error)
-    guard = _Guard(doors)
+    control = _Control(doors)
 
-    @app.middleware("http")
-    async def checked_host(request: Request, onward: Any) -> Response:
-        if not _host_allowed(doors, request.headers.get("host", "")):
-            return _error(
-                KeyDenied("Host is not one of this listener's names (admin.allowed_hosts)")
-            )
-        found: Response = await onward(request)
-        return found
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await _refuse_websocket(scope, receive, send)
+        named = dict(scope["headers"])
+        try:
+            if not _host_allowed(doors, named.get(b"host", b"").decode("latin-1")):
+                raise KeyDenied("Host is not one of this listener's names (admin.allowed_hosts)")
+            told = _TOLD.get(scope["path"]) if scope["method"] in ("GET", "HEAD") else None
+            if told is not None:
+                return await told(doors, named, send)
+        except ProxyError as error:
+            return await answer(send, error)
+        await (await control.app())(scope, receive, send)
 
-    @app.get("/healthz")
-    async def healthz() -> PlainTextResponse:
-        return PlainTextResponse("ok\n")
-
-    @app.get("/readyz")
-    async def readyz() -> JSONResponse:
-        health = doors.ledger.health()
-        draining = doors.state.draining
-        told = {"ready": not draining, "ledger": health.state, "ledger_queued": health.queued}
-        return JSONResponse(told, 503 if draining else 200)
-
-    @app.get("/metrics")
-    async def metrics(request: Request) -> Response:
-        guard.operator(request)
-        told = await asyncio.to_thread(doors.observer.exposition, doors.observer.own())
-        return Response(told, media_type=CONTENT_TYPE)
-
-    app.include_router(api.router(doors, guard.scope))
-    app.include_router(surface.router(doors, guard.scope))
     return app
 
 
-class _Guard:
-    """Who may see what: the operator's token all, a client's own credential its own scope."""
+class _Control:
+    """What only some ask for, loaded when the first one does, beside the loop."""
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
+        self._loading = asyncio.Lock()
+        self._app: App | None = None
 
-    def operator(self, request: Request) -> None:
-        """Raises KeyUnknown unless the token was sent, or none is needed here."""
-        token = self._doors.settings.admin.token
-        sent = request.headers.get("authorization", "")
-        if token and not _same(sent, f"Bearer {token}"):
-            raise KeyUnknown("send the admin token: Authorization: Bearer …")
+    async def app(self) -> App:
+        async with self._loading:
+            if self._app is None:
+                self._app = await asyncio.to_thread(self._load)
+        return self._app
 
-    def scope(self, request: Request) -> bytes | None:
-        """The scope that the caller may see; None for all of them."""
-        token = self._doors.settings.admin.token
-        sent = request.headers.get("authorization", "")
-        if token and _same(sent, f"Bearer {token}"):
-            return None
-        if (passed := self._signed_in(request, token)) is not None:
-            return passed.scope
-        credential = headers.credential(request.headers.raw)
-        if credential is None and not token:
-            return None
-        if credential is None:
-            raise KeyUnknown("send the admin token, or the key whose conversations you want")
-        return self._doors.keyring.caller(dict(request.headers.raw), trusted=False).scope
+    def _load(self) -> App:
+        from proxy.control import control  # only here: it is a fourth of a worker's memory
 
-    def _signed_in(self, request: Request, token: str | None) -> session.Pass | None:
-        """What the page's cookie opens, where no credential was sent beside it."""
-        cookie = request.cookies.get(session.COOKIE)
-        if not token or not cookie or headers.credential(request.headers.raw) is not None:
-            return None
-        return session.read(token, cookie, self._doors.clock())
+        return control(self._doors)
 
 
-def _same(a: str, b: str) -> bool:
-    return hmac.compare_digest(a.encode(), b.encode())
+async def _healthz(doors: Doors, named: Mapping[bytes, bytes], send: Send) -> None:
+    await _say(send, b"ok\n")
+
+
+async def _readyz(doors: Doors, named: Mapping[bytes, bytes], send: Send) -> None:
+    health, draining = doors.ledger.health(), doors.state.draining
+    told = {"ready": not draining, "ledger": health.state, "ledger_queued": health.queued}
+    status = HTTPStatus.SERVICE_UNAVAILABLE if draining else HTTPStatus.OK
+    await _say(send, orjson.dumps(told), b"application/json", status)
+
+
+async def _metrics(doors: Doors, named: Mapping[bytes, bytes], send: Send) -> None:
+    """For the operator: the token, where one is set. Raises KeyUnknown."""
+    token, sent = doors.settings.admin.token, named.get(b"authorization", b"")
+    if token and not hmac.compare_digest(sent, f"Bearer {token}".encode()):
+        raise KeyUnknown("send the admin token: Authorization: Bearer …")
+    told, kind = await asyncio.to_thread(_exposed, doors, doors.observer.own())
+    await _say(send, told, kind.encode())
+
+
+def _exposed(doors: Doors, own: Numbers) -> tuple[bytes, str]:
+    from proxy import exposition  # only here: whoever is not scraped does not carry it
+
+    numbers = doors.observer.numbers(own)
+    return exposition.text(numbers, doors.observer.gen_ai), exposition.CONTENT_TYPE
+
+
+_TOLD = {"/healthz": _healthz, "/readyz": _readyz, "/metrics": _metrics}
 
 
 def _host_allowed(doors: Doors, host: str) -> bool:
@@ -145,12 +147,3 @@ def _host_allowed(doors: Doors, host: str) -> bool:
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     admin = doors.settings.admin
     return name.strip("[]") in {"127.0.0.1", "::1", "localhost", admin.host, *admin.allowed_hosts}
-
-
-async def _as_error(request: Request, error: Exception) -> Response:
-    return _error(error) if isinstance(error, ProxyError) else Response(status_code=500)
-
-
-def _error(error: ProxyError) -> JSONResponse:
-    told = {"message": str(error), "type": error.type, "param": None, "code": error.code}
-    return JSONResponse({"error": told}, error.status)

@@ -11,16 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
 
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy.corked import Corked
+from proxy.cycle import Cycle
 from proxy.errors import HeadersTooLarge, ProxyError, RequestTooSlow
 
 HEADERS_LIMIT = 64 * 1024
@@ -50,6 +54,10 @@ class Protocol(HttpToolsProtocol):
     headers_seconds: ClassVar[float] = HEADERS_SECONDS
     body_seconds: ClassVar[float] = BODY_SECONDS
     look_every: ClassVar[float] = _LOOK_EVERY
+    # uvicorn's protocol only reads and sets what ours has too.
+    cycle: Cycle | None  # type: ignore[assignment]
+    pipeline: deque[tuple[Cycle, Any]]  # type: ignore[assignment]
+    scope: Any
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -59,15 +67,21 @@ class Protocol(HttpToolsProtocol):
         self._looks = 0
         self._too_large: HeadersTooLarge | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._running: Cycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]
         self._timer = self.loop.call_later(self.look_every, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        running, self._running = self._running, None
+        if running is not None and running is not self.cycle:
+            running.leave()
+        if self.cycle is not None:
+            self.cycle.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -86,11 +100,38 @@ class Protocol(HttpToolsProtocol):
             self._too_large = _headers_too_large()
             raise self._too_large
         self._phase, self._looks, self._silent = _Phase.BODY, 0, 0
-        super().on_headers_complete()
+        self._complete_scope()
+        keep_alive = self.scope["http_version"] != "1.0" and self.parser.should_keep_alive()
+        before = self.cycle
+        self.cycle = Cycle(self, self.scope, keep_alive, self.expect_100_continue)
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            # Asked before the one before it is answered: it waits its turn.
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _complete_scope(self) -> None:
+        """What is known of a request when its headers are in."""
+        scope = self.scope
+        raw_path, query = _parted(self.url)
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = self.parser.get_http_version()
+        path = raw_path.decode("latin-1")
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = raw_path
+        scope["query_string"] = query
+
+    def _start_asgi_task(self, cycle: Cycle, app: Any) -> None:  # type: ignore[override]
+        self._running = cycle
+        task = self.loop.create_task(cycle.run(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def on_body(self, body: bytes) -> None:
         self._looks = self._silent = 0
-        super().on_body(body)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.came(body)
 
     def on_message_complete(self) -> None:
         self._phase, self._looks, self._silent = _Phase.IDLE, 0, 0
@@ -121,7 +162,8 @@ class Protocol(HttpToolsProtocol):
     def _client_is_due(self) -> bool:
         """Whether it is the client that has to send, not we that have to read or to answer."""
         if self._phase is _Phase.BODY:
-            return not self.flow.read_paused and not self.cycle.waiting_for_100_continue
+            waits = self.cycle is not None and self.cycle.waiting_for_100_continue
+            return not self.flow.read_paused and not waits
         answered = self.cycle is None or self.cycle.response_complete
         return answered and (self._phase is _Phase.HEAD or self.timeout_keep_alive_task is None)
 
@@ -135,6 +177,7 @@ class Protocol(HttpToolsProtocol):
         self.flow.resume_reading()
         # Whoever reads this request hears now that no more of it will come.
         self.connection_lost(error)
+        # Whatever was written before this moment leaves first.
         self.transport.set_protocol(_Lingering(self.transport, self.loop))
 
     def _may_answer(self) -> bool:
@@ -144,7 +187,17 @@ class Protocol(HttpToolsProtocol):
             case _Phase.HEAD:
                 return self.cycle is None or self.cycle.response_complete
             case _Phase.BODY:
-                return not self.cycle.response_started and not self.pipeline
+                started = self.cycle is not None and self.cycle.response_started
+                return not started and not self.pipeline
+
+
+def _parted(target: bytes) -> tuple[bytes, bytes]:
+    """Path and query of a request's target (RFC 9112 § 3.2), a whole URL included."""
+    if not target.startswith(b"/"):
+        whole = urlsplit(target)
+        return whole.path or b"/", whole.query
+    path, _, query = target.partition(b"#")[0].partition(b"?")
+    return path, query
 
 
 class _Lingering(asyncio.Protocol):

@@ -8,13 +8,11 @@ stand in the file: it names the environment variables that hold them. All compla
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from decimal import Decimal
 from difflib import get_close_matches
 from hashlib import sha256
 from ipaddress import ip_address
@@ -22,8 +20,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from proxy import pricefile, providers
 from proxy.core import artifact, policy
 from proxy.core import tools as tool_names
+from proxy.core.contract import Table as Contracts
 from proxy.errors import SettingsError
 from proxy.reading import (
     FLAG,
@@ -42,6 +42,8 @@ from proxy.reading import (
     whole,
 )
 
+DEFAULT_POLICY = "after_artifact"
+"""What holds where nobody chose a policy, and no contract knows a reason for another."""
 _DAY = 86_400.0
 _MIB = 1 << 20
 
@@ -117,13 +119,6 @@ def _sha256(value: Any) -> str:
     raise ValueError('wanted the key\'s SHA-256 in 64 hex digits: printf %s "$KEY" | sha256sum')
 
 
-def _price(value: Any) -> Decimal:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if value >= 0 and math.isfinite(value):
-            return Decimal(str(value))
-    raise wanted(value, "dollars a million tokens, 0 or more")
-
-
 def _digest(key: str) -> str:
     return sha256(key.strip().encode()).hexdigest()
 
@@ -165,7 +160,6 @@ Policies = Annotated[tuple[tuple[str, str], ...], Kind(_policies)]
 Url = Annotated[str, Kind(_upstream_url)]
 RedisUrl = Annotated[str, Kind(_redis_url)]
 Variable = Annotated[str, Kind(_variable)]
-Price = Annotated[Decimal, Kind(_price)]
 Sha256 = Annotated[str, Kind(_sha256)]
 Regex = Annotated[str, Kind(_regex)]
 File = Annotated[str, Kind(_file)]
@@ -226,8 +220,16 @@ class UpstreamSettings:
     policy: PolicyName | None = None
     """Policy for this upstream, where neither request, key nor model names one."""
 
-    contract: Literal["llama.cpp", "vllm", "deepseek", "openai"] | None = None
-    """What kind of provider or engine this is, where its host does not tell."""
+    contract: Name | None = None
+    """Name of its contract (`lethe contracts`), where its host does not tell what it is."""
+
+    priced_as: Name | None = None
+    """Provider whose prices hold there (`lethe price --providers`), where its host does not tell:
+    a gateway or a private address."""
+
+    detect: Flag = True
+    """Ask it once for its models (`GET …/models`), where neither its host nor `contract` tells what
+    it is: engines say there what they are."""
 
     system_first: Flag | None = None
     """Whether it renders the system prompt before the tools, where its contract does not tell."""
@@ -259,8 +261,39 @@ class UpstreamSettings:
 
     api_key: Annotated[str | None, Secret("api_key_env")] = field(default=None, repr=False)
 
-    stream_usage: Literal["ask", "always", "refused"] = "ask"
-    """Whether a stream reports usage only if asked, always, or cannot be asked."""
+    restore: Literal["auto", "always", "never"] = "auto"
+    """Whether reasoning that a client lost or altered is put back as it was generated. `auto`:
+    where the contract requires it, or its cache holds what was generated; and not where
+    `[ledger] history` is "digests", because replies are kept for it, as texts."""
+
+    carrier: Literal["auto", "as_sent"] = "auto"
+    """Whether reasoning moves to a field that this upstream reads, or stays in the one that the
+    client sends it in."""
+
+    echo_repair: Literal["auto", "never"] = "auto"
+    """Whether arguments of tool calls that a client serialised anew leave as they were generated.
+    `auto`: where the contract's cache holds what was generated."""
+
+    preserve: Flag = False
+    """Send, from a conversation's first request on, what keeps old reasoning in the prompt over a
+    new user message, where the contract knows a word for it (`preserve`)."""
+
+    affinity: Flag = False
+    """Send a stable id of the conversation, by which the provider finds its cache again, where the
+    contract names a place for one and the client sent none."""
+
+    tool_order: Literal["off", "by_name", "late_last"] = "off"
+    """Keep the order of a conversation's tools: that of its first request, sorted by name or as it
+    came; tools that come late go behind."""
+
+    pinned_patterns: tuple[Regex, ...] = ()
+    """Regular expressions of values in the first system message that a client makes anew for every
+    request: each leaves as it was in the conversation's first one. Only for what no model needs to
+    read right, and not with `[ledger] history = "digests"`: the values are kept."""
+
+    stream_usage: Literal["ask", "always", "refused"] | None = None
+    """Whether a stream reports usage only if asked, always, or cannot be asked, where its contract
+    does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,28 +332,6 @@ class KeySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PriceSettings:
-    """What a model costs, in dollars a million tokens. A model that none fits is told as
-    unpriced.
-    """
-
-    model: Text
-    """Model name pattern (`*`, `?`, `[…]`); the first that fits counts."""
-
-    input: Price
-    """Input that is neither read from a cache nor written to one."""
-
-    cache_read: Price
-    """Input read from a cache."""
-
-    output: Price
-    """Output, reasoning included."""
-
-    cache_write: Price = Decimal(0)
-    """Input written to a cache, where the provider bills that; 0 where it does not."""
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """Where verdicts and what was sent live."""
 
@@ -340,7 +351,7 @@ class LedgerSettings:
     max_entries: Count = 100_000
     """Conversations held in memory where there is no Redis; the least recently used go first."""
 
-    max_bytes: Count = 32 * _MIB
+    max_bytes: Count = 8 * _MIB
     """Bytes held in memory where there is no Redis."""
 
     encryption_key_env: Variable | None = None
@@ -397,8 +408,15 @@ class Settings:
     workers: Annotated[int, whole(1, 256)] = 1
     """Worker processes. More than one share their ledger through Redis."""
 
-    policy: PolicyName = "after_artifact"
-    """Policy where neither request, key, model nor upstream names one."""
+    policy: PolicyName | None = None
+    """Policy where neither request, key, model nor upstream names one. None: what the contract
+    names, else `after_artifact`."""
+
+    providers: File | None = None
+    """File of contracts of your own, laid over the built-in ones (`config/providers.toml`)."""
+
+    prices: File | None = None
+    """File of prices of your own, before those of the price list (`config/prices.toml`)."""
 
     secret_env: Variable = "LETHE_SECRET"
     """Variable with a secret that keys the digests of clients' credentials."""
@@ -450,7 +468,6 @@ class Settings:
 
     upstreams: tuple[UpstreamSettings, ...] = ()
     keys: tuple[KeySettings, ...] = ()
-    prices: tuple[PriceSettings, ...] = ()
 
 
 # What becomes of them
@@ -540,8 +557,11 @@ def load(
         keys=tuple(_recognised(key) for key in settings.keys),
     )
     complaints = reading.complaints + _unknown_names(argv_overrides, environ, known, reading)
+    table, wrong = providers.read(Path(settings.providers) if settings.providers else None)
+    complaints += wrong
+    complaints += pricefile.read(Path(settings.prices) if settings.prices else None)[1]
     if raw is not None:
-        found = _conflicts(settings, serving)
+        found = _conflicts(settings, table, serving)
         complaints += [complaint for paths, complaint in found if not reading.bad & paths]
     if complaints:
         count = "1 setting" if len(complaints) == 1 else f"{len(complaints)} settings"
@@ -643,13 +663,14 @@ Conflict = tuple[set[str], str]
 """The paths that are at odds, and the complaint; not made where one of them is bad by itself."""
 
 
-def _conflicts(settings: Settings, serving: bool) -> Iterator[Conflict]:
+def _conflicts(settings: Settings, table: Contracts, serving: bool) -> Iterator[Conflict]:
     if serving:
         yield from _without_upstream(settings)
     yield from _without_shared_ledger(settings)
     yield from _listeners_at_odds(settings)
     for number, up in enumerate(settings.upstreams, 1):
         yield from _upstream_at_odds(settings, up, f"[[upstream]] {number} ({up.name})")
+        yield from _without_contract(table, up, f"[[upstream]] {number} ({up.name})")
     for number, key in enumerate(settings.keys, 1):
         yield from _key_at_odds(settings, key, f"[[key]] {number} ({key.alias})")
     yield from _keys_at_odds(settings)
@@ -705,6 +726,15 @@ def _upstream_at_odds(settings: Settings, up: UpstreamSettings, where: str) -> I
                 {"key.alias", "key", "upstream.keys"},
                 f"{where}: no [[key]] has the alias {alias}; {known_are(alias, aliases)}",
             )
+
+
+def _without_contract(table: Contracts, up: UpstreamSettings, where: str) -> Iterator[Conflict]:
+    if up.contract is not None and table.named(up.contract) is None:
+        close = providers.close_to(up.contract, [contract.name for contract in table.contracts])
+        yield (
+            {"upstream.contract", "providers"},
+            f"{where}: no contract is named {up.contract}; {close}",
+        )
 
 
 def _key_at_odds(settings: Settings, key: KeySettings, where: str) -> Iterator[Conflict]:

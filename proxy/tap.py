@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -16,14 +17,21 @@ LARGEST_PIECE = 4 * 1024 * 1024
 """Bytes that one piece of a coded stream may unfold to."""
 
 
+# What a stream's last event but the usage's holds: a client that sees it may ask again at once.
+_terminal = re.compile(rb'"finish_reason"\s{0,8}:\s{0,8}"|\[DONE\]')
+_LONGEST_TERMINAL = 40
+
+
 class Tap:
-    """Hears each piece after it was written. What it makes of them is asked for once, at the
-    end.
+    """Hears each piece. What it makes of them is asked for at the end; `ends` says of a stream that
+    its terminal event has begun to come.
     """
 
     def __init__(self, status: int, named: Mapping[bytes, bytes]) -> None:
         self.failures = 0
         self.bytes = 0
+        self.ends = False
+        self._watched: bytes | None = None
         self._status = status
         streamed = named.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         self._reader = StreamReader() if streamed else None
@@ -36,8 +44,24 @@ class Tap:
         plain = self._decoder.feed(chunk) if self._decoder is not None else chunk
         if self._reader is not None:
             self._reader.feed(plain)
+            if self._watched is not None:
+                self._watch(self._watched + plain)
         elif not self._too_large(plain):
             self._pieces.append(plain)
+
+    def watch(self) -> None:
+        """Look out for a stream's end from now on."""
+        self._watched = b""
+
+    def _watch(self, text: bytes) -> None:
+        self.ends = self.ends or _terminal.search(text) is not None
+        self._watched = None if self.ends else text[-_LONGEST_TERMINAL:]
+
+    def so_far(self) -> Seen:
+        """What was read before the end; of a body, all that came."""
+        if self._reader is not None:
+            return self._reader.so_far()
+        return self.seen()
 
     def seen(self) -> Seen:
         """All that was read; nothing of a body that is too large."""

@@ -570,7 +570,7 @@ class _Tunnel:
             raise UpstreamUnreachable(f"the proxy on the way to {self.host} said {incoming.status}")
         inner = made()
         transport = await outer.loop.start_tls(
-            outer.transport, inner, self.tls, server_hostname=self.host
+            outer.transport.inner, inner, self.tls, server_hostname=self.host
         )
         assert transport is not None
         inner.connection_made(transport)

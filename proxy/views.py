@@ -13,22 +13,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console, RenderableType
-from rich.live import Live
-from rich.text import Text
 
 from proxy.commands.telling import told
 from proxy.errors import ProxyError, SettingsError
 from proxy.page import plain
-from proxy.page.terminal import show_view, top_view, why_view
 from proxy.settings import is_loopback, load
 
 if TYPE_CHECKING:
     import httpx
+    from rich.console import Console, RenderableType
 
 Json = Mapping[str, Any]
 
@@ -171,7 +169,7 @@ def why(
     with told(), asking(admin_at(admin, config, os.environ)) as ask:
         id = resolved(ask, conversation)
         found = ask(f"/lethe/conversations/{id}/findings", notes=notes)
-        _print(found, as_json, lambda: why_view(found, notes))
+        _print(found, as_json, lambda: terminal().why_view(found, notes))
 
 
 def show(
@@ -189,7 +187,7 @@ def show(
     with told(), asking(admin_at(admin, config, os.environ)) as ask:
         id = resolved(ask, conversation)
         found = ask(f"/lethe/conversations/{id}", text=messages)
-        _print(found, as_json, lambda: show_view(found, messages, whole))
+        _print(found, as_json, lambda: terminal().show_view(found, messages, whole))
 
 
 def top(
@@ -203,25 +201,27 @@ def top(
     as_json: AsJson = False,
 ) -> None:
     """Conversations as they live, the most recently active first. Ctrl-C ends it."""
-    console = Console()
+    console = _console()
     with told(), asking(admin_at(admin, config, os.environ)) as ask:
         if as_json:
-            _print(_look(ask, limit or _MOST), True, lambda: Text())
+            print(json.dumps(_look(ask, limit or _MOST), indent=2))
         elif once or not console.is_terminal:
             found = _look(ask, limit or _MOST)
-            console.print(top_view(found, _now(), console.width))
+            console.print(terminal().top_view(found, _now(), console.width))
         else:
             _watch(console, ask, limit, interval)
 
 
 def _watch(console: Console, ask: Callable[..., Json], limit: int | None, interval: float) -> None:
     """A table that lives, until Ctrl-C."""
+    from rich.live import Live
+
     with Live(console=console, screen=True, auto_refresh=False) as live:
         try:
             while True:
                 rows = limit or max(1, console.size.height - 6)
                 found = _look(ask, rows)
-                live.update(top_view(found, _now(), console.width), refresh=True)
+                live.update(terminal().top_view(found, _now(), console.width), refresh=True)
                 time.sleep(interval)
         except KeyboardInterrupt:
             return
@@ -242,4 +242,17 @@ def _print(found: Json, as_json: bool, view: Callable[[], RenderableType]) -> No
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        Console().print(view())
+        _console().print(view())
+
+
+def _console() -> Console:
+    from rich.console import Console  # not for `lethe serve`, which carries all that is imported
+
+    return Console()
+
+
+def terminal() -> ModuleType:
+    """What draws on a terminal."""
+    from proxy.page import terminal
+
+    return terminal

@@ -1,4 +1,4 @@
-"""The JSON API over real sockets: what it tells, whom it tells, what it forgets."""
+"""The JSON API over real sockets: what it tells and is told, whom it tells, what it forgets."""
 
 from __future__ import annotations
 
@@ -285,6 +285,188 @@ async def test_a_conversation_goes_on_after_it_was_forgotten(proxy: Running) -> 
     assert "cold_start" == reply.headers["x-lethe-prefix"]
 
 
+# What all requests came to
+
+
+async def test_sums_are_told_of_all_requests_of_each_conversation(proxy: Running) -> None:
+    await grow(proxy, 2, "One.", x_lethe_policy="drop", x_lethe_task="mend")
+    noon = history(1, "Two.", SYSTEM + " It is noon.")
+    await talk(proxy, [history(0, "Two."), noon], x_lethe_policy="keep")
+
+    found = await told(proxy, "/lethe/conversations?sums=true")
+
+    second, first = (it["sums"] for it in found["conversations"])
+    assert ("mend", {"drop": 3}, {"m": 3}) == (first["task"], first["policies"], first["models"])
+    assert (3, 3, 0) == (first["requests"], first["steps"], first["untold"])
+    assert {"sum": 300, "steps": 3} == first["tokens"]["input"]
+    assert {"sum": 180, "steps": 3} == first["tokens"]["cache_read"]
+    assert ({}, {"client": 1}) == (first["breaks"], second["breaks"])
+    assert (0, 3) == (first["dollars"]["priced"], first["dollars"]["unpriced"])
+
+
+async def test_sums_come_in_pages_of_their_own_size(proxy: Running) -> None:
+    put(proxy, 250)
+
+    first = await told(proxy, "/lethe/conversations?sums=true&limit=1000")
+    rest = await told(proxy, f"/lethe/conversations?sums=true&before={first['next']!r}")
+
+    assert [200, 50] == [len(page["conversations"]) for page in (first, rest)]
+    assert rest["next"] is None
+
+
+async def test_only_what_was_active_since_is_told_where_that_is_asked(proxy: Running) -> None:
+    put(proxy, 25)
+    rows = (await told(proxy, "/lethe/conversations"))["conversations"]
+
+    since = f"since={rows[9]['last_at']!r}"
+    found = await told(proxy, f"/lethe/conversations?{since}&limit=20")
+    page = await told(proxy, f"/lethe/conversations?{since}&limit=5")
+    last = await told(proxy, f"/lethe/conversations?{since}&limit=5&before={page['next']!r}")
+
+    assert ([row["id"] for row in rows[:10]], None) == (
+        [row["id"] for row in found["conversations"]],
+        found["next"],
+    )
+    assert [row["id"] for row in rows[5:10]] == [row["id"] for row in last["conversations"]]
+
+
+# How it ended
+
+
+async def tell(proxy: Running, said: Any, **headers: str) -> httpx.Response:
+    """Post an outcome; a text goes as it is."""
+    body = said if isinstance(said, str) else json.dumps(said)
+    named = {"content-type": "application/json", **headers}
+    async with httpx.AsyncClient(timeout=20) as client:
+        return await client.post(f"{proxy.admin}/lethe/outcomes", content=body, headers=named)
+
+
+async def outcome_of(proxy: Running, id: str, **headers: str) -> Any:
+    one = await told(proxy, f"/lethe/conversations/{id}", **headers)
+    rows = (await told(proxy, "/lethe/conversations", **headers))["conversations"]
+    assert [one["outcome"]] == [row["outcome"] for row in rows if row["id"] == id]
+    return one["outcome"]
+
+
+async def test_the_outcome_of_a_conversation_is_kept_with_it(proxy: Running) -> None:
+    id = await grow(proxy, 1)
+    before = await outcome_of(proxy, id)
+
+    reply = await tell(proxy, {"conversation": id, "success": True, "score": 0.75})
+
+    assert before is None
+    assert (200, {"conversations": [id]}) == (reply.status_code, reply.json())
+    found = await outcome_of(proxy, id)
+    assert (True, 0.75) == (found["success"], found["score"])
+    assert found["at"] > 1e9
+    await tell(proxy, {"conversation": id, "success": False})
+    later = await outcome_of(proxy, id)
+    assert (False, None) == (later["success"], later["score"])
+
+
+async def test_the_id_that_the_first_reply_bore_is_good_enough(proxy: Running) -> None:
+    first = (await post(proxy, history(0))).headers["x-lethe-conversation"]
+    id = await talk(proxy, [history(1)])
+
+    reply = await tell(proxy, {"conversation": first, "success": True})
+
+    assert first != id
+    assert {"conversations": [id]} == reply.json()
+
+
+async def test_the_outcome_of_a_task_goes_to_its_conversations_that_have_none(
+    proxy: Running,
+) -> None:
+    keep = await grow(proxy, 1, "One.", x_lethe_task="mend", x_lethe_policy="keep")
+    after_keep = await tell(proxy, {"task": "mend", "success": False})
+    drop = await grow(proxy, 1, "One, again.", x_lethe_task="mend", x_lethe_policy="drop")
+    other = await grow(proxy, 1, "Two.", x_lethe_task="other")
+    after_drop = await tell(proxy, {"task": "mend", "success": True})
+    once_more = await tell(proxy, {"task": "mend", "success": False})
+
+    assert {"conversations": [keep], "standing": 0} == after_keep.json()
+    assert {"conversations": [drop], "standing": 1} == after_drop.json()
+    assert {"conversations": [], "standing": 2} == once_more.json()
+    assert [False, True, None] == [
+        (await outcome_of(proxy, id) or {"success": None})["success"] for id in (keep, drop, other)
+    ]
+
+
+async def test_a_label_is_the_one_that_the_header_brought(proxy: Running) -> None:
+    long, odd = "x" * 150, "t\u00e2che \u20ac"
+    headers = {"authorization": "Bearer sk", "content-type": "application/json"}
+    async with httpx.AsyncClient() as client:
+        for label in (long, odd):
+            body = json.dumps({"model": "m", "messages": history(0, label)})
+            named = {k.encode(): v.encode() for k, v in {**headers, "x-lethe-task": label}.items()}
+            await client.post(f"{proxy.url}/v1/chat/completions", content=body, headers=named)
+
+    replies = [await tell(proxy, {"task": label, "success": True}) for label in (long, odd)]
+
+    assert [1, 1] == [len(reply.json()["conversations"]) for reply in replies]
+
+
+async def test_an_outcome_of_what_is_not_there_is_not_found(proxy: Running) -> None:
+    for named in ({"conversation": "00" * 16}, {"conversation": "nonsense"}, {"task": "none"}):
+        reply = await tell(proxy, {**named, "success": True})
+        assert (404, "not_found") == (reply.status_code, reply.json()["error"]["code"])
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ("{", "not JSON"),
+        ("[]", "Expected `object`"),
+        ({"conversation": "00"}, "missing required field `success`"),
+        ({"conversation": "00", "success": "yes"}, "Expected `bool`"),
+        ({"conversation": "00", "success": True, "score": "high"}, "$.score"),
+        ({"conversation": "00", "success": True, "scores": 1}, "unknown field"),
+        ({"success": True}, "no conversation and no task"),
+        ({"success": True, "conversation": "00", "task": "t"}, "both a conversation and a task"),
+        ('{"task": "t", "success": true, "score": NaN}', "not JSON"),
+        (" " * 20_000, "at most 16,384 bytes"),
+    ],
+)
+async def test_what_is_no_outcome_is_refused_with_what_is_wanted(
+    proxy: Running, said: Any, complaint: str
+) -> None:
+    reply = await tell(proxy, said)
+
+    error = reply.json()["error"]
+    assert (400, "bad_outcome") == (reply.status_code, error["code"])
+    assert complaint in error["message"]
+    assert '"success": true' in error["message"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_an_outcome_has_to_say_that_it_is_json(proxy: Running, kind: str) -> None:
+    """A page of another origin could post the others without being asked for leave."""
+    id = await grow(proxy, 1)
+
+    reply = await tell(proxy, {"conversation": id, "success": True}, **{"content-type": kind})
+
+    assert 415 == reply.status_code
+    assert await outcome_of(proxy, id) is None
+
+
+async def test_a_client_grades_its_own_conversations_and_no_other(guarded: Running) -> None:
+    one = await grow(guarded, 1, "One.", key="sk-one", x_lethe_task="mend")
+    two = await grow(guarded, 1, "Two.", key="sk-two", x_lethe_task="mend")
+    bearer = {"authorization": "Bearer sk-one"}
+
+    stranger = await tell(guarded, {"conversation": two, "success": True}, **bearer)
+    nobody = await tell(guarded, {"conversation": one, "success": True})
+    by_task = await tell(guarded, {"task": "mend", "success": True}, **bearer)
+    operator = await tell(guarded, {"task": "mend", "success": False}, **ADMIN)
+
+    assert (404, 401) == (stranger.status_code, nobody.status_code)
+    assert {"conversations": [one], "standing": 0} == by_task.json()
+    assert {"conversations": [two], "standing": 1} == operator.json()
+    assert [True, False] == [
+        (await outcome_of(guarded, id, **ADMIN))["success"] for id in (one, two)
+    ]
+
+
 # With a shared store
 
 
@@ -296,9 +478,11 @@ async def test_a_shared_store_tells_the_same(provider: Provider, binary: str | N
             id = await talk(proxy, [history(1), history(2), history(2, system=noon)])
             found = await settled(proxy, id, 3)
             broken = await told(proxy, f"/lethe/conversations/{id}/findings")
-            listed = await told(proxy, "/lethe/conversations")
+            graded = await tell(proxy, {"conversation": id, "success": True})
+            listed = await told(proxy, "/lethe/conversations?sums=true")
             store.pause()
             apart = await told(proxy, "/lethe/conversations")
+            ungraded = await tell(proxy, {"conversation": id, "success": False})
             unsaid = await get(proxy, f"/lethe/conversations/{id}")
             pages = [await get(proxy, f"/lethe/ui{place}") for place in ("", f"/{id}")]
             store.resume()
@@ -307,7 +491,11 @@ async def test_a_shared_store_tells_the_same(provider: Provider, binary: str | N
         json.loads(it["came"]) for it in found["messages"] if it["message"] is not None
     ]
     assert ["system_changed"] == [it["cause"] for it in broken["findings"] if it["kind"] == "break"]
-    assert [id] == [it["id"] for it in listed["conversations"]]
+    assert {"conversations": [id]} == graded.json()
+    assert [(id, 3, True)] == [
+        (it["id"], it["sums"]["steps"], it["outcome"]["success"]) for it in listed["conversations"]
+    ]
+    assert (503, "ledger") == (ungraded.status_code, ungraded.json()["error"]["code"])
     assert ([], True) == (apart["conversations"], apart["ledger"] != "up")
     assert [200, 503] == [page.status_code for page in pages]
     assert "Nothing to show now" in pages[0].text

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from proxy import __version__
 from proxy.cli import cli
 from proxy.core import policy
-from proxy.core.cachemodel import Cache
+from proxy.core.contract import CacheRule, Reuse
 from proxy.replay import scripted_agent
 from proxy.replay.scripted_provider import ScriptedProvider
 from proxy.replay.scripted_task import coding_task
@@ -142,7 +142,7 @@ def test_where_redis_is_is_told_without_its_password() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_serve_serves_until_a_signal_and_ends_with_zero(number: signal.Signals) -> None:
     task = coding_task(3, 1)
-    async with ScriptedProvider(task.script, Cache()) as upstream:
+    async with ScriptedProvider(task.script, CacheRule(Reuse.GENERATED)) as upstream:
         with serving(
             "--upstream", upstream, "--port", "0", "--admin-port", "0", "--log", "off"
         ) as (process, said):

@@ -271,7 +271,7 @@ def test_the_proxy_starts_on_what_the_compose_file_gives_it() -> None:
 
     assert (2, "redis://redis:6379/0") == (found.workers, found.ledger.redis)
     assert ("0.0.0.0", "t0ken") == (found.admin.host, found.admin.token)
-    assert "after_artifact" == found.policy
+    assert found.policy is None
 
 
 def test_the_proxy_has_time_to_drain_before_it_is_killed() -> None:

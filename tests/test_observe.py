@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,16 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy import observe
+from proxy import exposition, observe
 from proxy.account import FAILED
 from proxy.core.expect import Cached, Missed
 from proxy.core.explain import Explanation
-from proxy.core.outcome import Outcome, Pruned, Route, Timings
+from proxy.core.outcome import Money, Outcome, Pruned, Route, Timings, as_line
 from proxy.core.policy import ABOUT
 from proxy.core.prefix import NOT_BREAKS, By, Cause, Finding
+from proxy.core.pricing import Cost
+from proxy.core.tariff import Unpriced
+from proxy.core.thought import Thought
 from proxy.core.usage import Usage
 from proxy.observe import Counts, Observer
 from proxy.relay import Ending
@@ -44,6 +48,15 @@ CHAT = Outcome(
 )  # fmt: skip
 
 
+PARTS = Cost(*map(Decimal, ("0.1", "0.02", "0.003", "0.0004", "0.00005")))
+PAID = Money(PARTS, Decimal("0.5"), Decimal("0.25"), estimated=True)
+LOST = Money(PARTS, Decimal("-0.75"), Decimal(0))
+
+
+def exposed(observer: Observer) -> bytes:
+    return exposition.text(observer.numbers(), observer.gen_ai)
+
+
 def told(*outcomes: Outcome, **options: Any) -> Observer:
     observer = Observer(None, None, **options)
     for outcome in outcomes:
@@ -53,7 +66,7 @@ def told(*outcomes: Outcome, **options: Any) -> Observer:
 
 def lines(observer: Observer, name: str = "", zeros: bool = False) -> list[str]:
     """The sample lines that begin with the name; without those that are 0, unless asked for."""
-    text = observer.exposition().decode()
+    text = exposed(observer).decode()
     samples = (line for line in text.splitlines() if not line.startswith("#"))
     found = [line for line in samples if line.startswith(name)]
     return [line for line in found if zeros or not line.endswith(" 0.0")]
@@ -72,7 +85,7 @@ def test_the_whole_text_of_one_exchange() -> None:
     observer = Observer(None, None)
     observer.counts.time("lethe_ledger_seconds", ("settle",), 0.0003)
     observer.counts.add("lethe_steps_total", ("drop", "keep"), 2)
-    text = observer.exposition().decode()
+    text = exposed(observer).decode()
 
     assert text.startswith(
         "# HELP lethe_requests_total Exchanges, by route, status and how they ended.\n"
@@ -99,7 +112,7 @@ def test_the_whole_text_of_one_exchange() -> None:
 
 
 def test_prometheus_own_parser_reads_every_family_and_no_other() -> None:
-    text = told(CHAT, gen_ai=True).exposition().decode()
+    text = exposed(told(CHAT, gen_ai=True)).decode()
 
     found = {family.name: family for family in text_string_to_metric_families(text)}
 
@@ -225,6 +238,66 @@ def test_models_and_keys_beyond_the_bound_are_called_other() -> None:
     ]
 
 
+def test_money_is_told_by_part_and_a_loss_apart_from_what_was_saved() -> None:
+    broken = replace(PRUNED, finding=Finding(Cause.SELF, By.PROXY, stale=10))
+    observer = told(replace(CHAT, money=PAID, pruned=broken), replace(CHAT, money=LOST))
+
+    assert {
+        'lethe_cost_dollars_total{key="team",part="input"} 0.2',
+        'lethe_cost_dollars_total{key="team",part="cache_read"} 0.04',
+        'lethe_cost_dollars_total{key="team",part="cache_write_5m"} 0.006',
+        'lethe_cost_dollars_total{key="team",part="cache_write_1h"} 0.0008',
+        'lethe_cost_dollars_total{key="team",part="output"} 0.0001',
+    } == set(lines(observer, "lethe_cost_dollars"))
+    assert [
+        'lethe_saved_dollars_total{estimated="true",policy="drop"} 0.5',
+        'lethe_lost_dollars_total{estimated="false",policy="drop"} 0.75',
+        'lethe_prefix_rebuilt_dollars_total{by="proxy",cause="self"} 0.25',
+    ] == [
+        row
+        for name in ("lethe_saved", "lethe_lost", "lethe_prefix_rebuilt_dollars")
+        for row in lines(observer, name)
+    ]
+
+
+def test_what_was_not_read_has_a_cost_and_saves_nothing() -> None:
+    observer = told(replace(CHAT, money=PAID, pruned=None))
+
+    assert 5 == len(lines(observer, "lethe_cost_dollars"))
+    assert [] == lines(observer, "lethe_saved")
+
+
+def test_what_has_no_price_is_counted_with_the_reason() -> None:
+    observer = told(replace(CHAT, unpriced="pending"), CHAT)
+
+    assert ['lethe_unpriced_total{reason="pending"} 1.0'] == lines(observer, "lethe_unpriced")
+    assert len(Unpriced) == len(lines(observer, "lethe_unpriced", zeros=True))
+
+
+def test_the_line_of_an_exchange_tells_its_money_with_the_marks_of_an_estimate() -> None:
+    reported = replace(PAID, reported=Decimal("0.125"))
+    line = as_line(replace(CHAT, money=reported, thought=Thought(90, estimated=True)))
+
+    assert {
+        "cost": 0.12345,
+        "parts": {
+            "input": 0.1, "cache_read": 0.02, "cache_write_5m": 0.003, "cache_write_1h": 0.0004,
+            "output": 0.00005,
+        },
+        "keep": 0.62345,
+        "mechanical_saving": 0.5,
+        "estimated": True,
+        "rebuilt_estimated": 0.25,
+        "reported": 0.125,
+    } == line["dollars"]  # fmt: skip
+    assert {"dropped": 90, "estimated": True} == line["reasoning_tokens"]
+    assert "reported" not in as_line(replace(CHAT, money=LOST))["dollars"]
+    assert "pending" == as_line(replace(CHAT, unpriced="pending"))["unpriced"]
+    written = replace(USAGE, cache_write=9, cache_write_1h=5)
+    assert 5 == as_line(replace(CHAT, usage=written))["tokens"]["cache_write_1h"]
+    assert "cache_write_1h" not in line["tokens"]
+
+
 def test_a_name_comes_in_once_an_upstream_has_answered_it_well() -> None:
     unknown = replace(CHAT, model="no-such-model", status=404, usage=None)
     observer = told(unknown, unknown, replace(CHAT, model="real"))
@@ -252,6 +325,7 @@ KEYS, MODELS, CONVERSATIONS = 10_000, 3_000, 100_000
 ENDS = list(itertools.product(Route, range(1000), [*(e.value for e in Ending), FAILED]))
 POLICIES = [about.form.partition(":")[0] for about in ABOUT]
 VERDICTS = ("keep", "drop", "replace")
+REASONS = [reason.value for reason in Unpriced]
 UNREAD = ("encoding", "not_json", "too_many_members", "not_an_object", "repeated_key")
 
 
@@ -274,6 +348,7 @@ def everything() -> Iterator[Outcome]:
             CHAT, route=route, status=status, ending=ending, model=f"model-{n % MODELS}",
             key=f"key-{n % KEYS}", upstream=f"up-{n % 30}", unread=UNREAD[n % len(UNREAD)],
             faults=("read", "tap"), usage=Usage() if n % 7 == 0 else USAGE,
+            money=(None, PAID, LOST)[n % 3], unpriced="" if n % 3 else REASONS[n % len(REASONS)],
             pruned=replace(
                 PRUNED, conversation=f"{n:x}", policy=POLICIES[n % len(POLICIES)], clamped=1,
                 fresh=dict.fromkeys(VERDICTS, 1), finding=next(found), cached=cached,

@@ -4,7 +4,6 @@ import dataclasses
 import pickle
 import re
 import tomllib
-from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -471,24 +470,21 @@ def test_a_key_adds_to_what_is_set_for_all_and_has_the_last_word(tmp_path: Path)
     assert "note" in settings.artifact_rules(found).writing_tools
 
 
-def test_prices_are_kept_as_they_are_written(tmp_path: Path) -> None:
-    row = '[[price]]\nmodel = "v4*"\ninput = 1.32\ncache_read = 0.003625\noutput = 3.96\n'
+def test_prices_stand_in_a_file_of_their_own_whose_complaints_come_with_the_others(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "prices.toml").write_text('[[price]]\nmodel = "v4*"\ninput = -1\n')
 
-    (found,) = of_file(tmp_path, f'[[upstream]]\nurl = "http://a"\n{row}').prices
+    told = refusal(tmp_path, f'port = -1\nprices = "{tmp_path}/prices.toml"\n')
 
-    assert [Decimal("1.32"), Decimal("0.003625"), Decimal("3.96"), Decimal(0)] == [
-        found.input, found.cache_read, found.output, found.cache_write
-    ]  # fmt: skip
+    for place in ("lethe.toml: port:", "prices.toml: [[price]] 1 input:", "[[price]] 1 output:"):
+        assert place in told
 
 
-def test_a_price_that_is_none_is_refused(tmp_path: Path) -> None:
-    row = '[[price]]\nmodel = "v4*"\ninput = -1\ncache_read = true\n'
-
-    with pytest.raises(SettingsError) as told:
-        of_file(tmp_path, f'[[upstream]]\nurl = "http://a"\n{row}')
-
-    for key in ("input", "cache_read", "output"):
-        assert f"[[price]] 1 {key}:" in str(told.value)
+def test_a_file_of_prices_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "prices: got 'nowhere.toml'; wanted a file" in refusal(
+        tmp_path, 'prices = "nowhere.toml"'
+    )
 
 
 # The value
@@ -520,7 +516,7 @@ def test_the_file_holds_every_key_at_its_default_and_no_other() -> None:
     assert_holds(Settings, raw)
 
 
-EXAMPLES = {"url", "alias", "model_policies", "model", "input", "cache_read", "output"}
+EXAMPLES = {"url", "alias", "model_policies"}
 
 
 def assert_holds(cls: type, raw: dict[str, Any]) -> None:

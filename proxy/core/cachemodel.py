@@ -13,33 +13,19 @@ on and only as long as nothing differs. From that follow all rules here:
 llama.cpp's server obeys it with equality (rule prompt+generated, block 1): with P prompt and G
 generated tokens, C(k+1) = P(k) + G(k) - 1 where the history is kept, C(k+1) = P(k) where the last
 step's reasoning went.
+
+No clock is known here: a rule's `ttl` has no say, nothing held is taken to have expired.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+
+from proxy.core.contract import CacheRule, Reuse
 
 BRANCHES = 8
 """Rows worth a look: a later one begins with nearly all of an earlier one of its conversation."""
-
-
-class Rule(Enum):
-    """What stays in the cache when a request is over."""
-
-    PROMPT_AND_GENERATED = "prompt+generated"
-    PROMPT = "prompt"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """A serving rule. Sizes in tokens; less than `minimum` is neither held nor read."""
-
-    rule: Rule = Rule.PROMPT_AND_GENERATED
-    block: int = 1
-    minimum: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +61,15 @@ def size(segments: Iterable[Segment]) -> int:
     return sum(segment.tokens for segment in segments)
 
 
-def held(cache: Cache, prompt: Segments, generated: Segments) -> Segments:
-    """What stays when a request is over."""
-    if cache.rule is Rule.NONE:
+def held(rule: CacheRule, prompt: Segments, generated: Segments, whole: bool = False) -> Segments:
+    """What stays when a request is over. With `whole` the last generated token stays too: its
+    state, computed by the next request that holds it, is booked with the one that generated it.
+    """
+    if rule.reuse is Reuse.NONE:
         return ()
-    kept = prompt if cache.rule is Rule.PROMPT else (*prompt, *_fed_back(generated))
-    return kept if size(kept) >= cache.minimum else ()
+    fed = generated if whole else _fed_back(generated)
+    kept = prompt if rule.reuse is Reuse.PROMPT else (*prompt, *fed)
+    return kept if size(kept) >= rule.minimum else ()
 
 
 def _fed_back(generated: Segments) -> Segments:
@@ -92,7 +81,7 @@ def _fed_back(generated: Segments) -> Segments:
     return filled[:-1] if last.tokens == 0 else (*filled[:-1], last)
 
 
-def split(cache: Cache, rows: Sequence[Segments], prompt: Segments) -> Split:
+def split(rule: CacheRule, rows: Sequence[Segments], prompt: Segments) -> Split:
     """How a prompt is served. `rows` are what is held, oldest first.
 
     The row that it shares most with counts, the youngest of several.
@@ -100,8 +89,8 @@ def split(cache: Cache, rows: Sequence[Segments], prompt: Segments) -> Split:
     best = max(reversed(rows), key=lambda row: _common(row, prompt)[1], default=())
     index, common = _common(best, prompt)
     total = size(prompt)
-    read = min(common, max(total - 1, 0)) // cache.block * cache.block
-    if read < cache.minimum:
+    read = min(common, max(total - 1, 0)) // rule.block * rule.block
+    if read < rule.minimum:
         read = 0
     rebuilt = common - read + _again(best[index:], prompt[index:])
     return Split(read, rebuilt, total - read - rebuilt)
@@ -127,10 +116,43 @@ def _again(lost: Sequence[Segment], wanted: Sequence[Segment]) -> int:
     return sum(min(s.tokens, left[s.key].pop(0)) for s in wanted if left.get(s.key))
 
 
-def replayed(cache: Cache, served: Sequence[tuple[Segments, Segments]]) -> tuple[Split, ...]:
-    """How each request of a conversation is served; a request is a prompt and what it generated."""
-    rows = [held(cache, *request) for request in served]
+def replayed(
+    rule: CacheRule, served: Sequence[tuple[Segments, Segments]], whole: bool = False
+) -> tuple[Split, ...]:
+    """How each request of a conversation is served; a request is a prompt and what it generated.
+    `whole` is that of `held`.
+    """
+    rows = [held(rule, *request, whole) for request in served]
     return tuple(
-        split(cache, rows[max(0, index - BRANCHES) : index], prompt)
+        split(rule, rows[max(0, index - BRANCHES) : index], prompt)
         for index, (prompt, _) in enumerate(served)
     )
+
+
+# A rule in a word
+
+
+def written(rule: CacheRule) -> str:
+    """As people write it: `prompt`, `prompt+generated:64`, `prompt:128:1024`."""
+    if rule.minimum:
+        return f"{rule.reuse.value}:{rule.block}:{rule.minimum}"
+    return rule.reuse.value if rule.block == 1 else f"{rule.reuse.value}:{rule.block}"
+
+
+def parse(text: str) -> CacheRule:
+    """Read `reuse[:block[:minimum]]`; ValueError says what came and what is wanted."""
+    reuse, *numbers = text.strip().split(":")
+    known = {it.value: it for it in Reuse}
+    if reuse not in known or len(numbers) > 2 or not all(map(_is_size, numbers)):
+        raise ValueError(
+            f"cache rule {text[:40]!r}: wanted {', '.join(known)}, then if wanted the block and "
+            "the minimum in tokens, as in prompt:128:1024"
+        )
+    block, minimum = (*map(int, numbers), *(1, 0)[len(numbers) :])
+    if block == 0:
+        raise ValueError(f"cache rule {text[:40]!r}: a block has 1 token or more")
+    return CacheRule(known[reuse], block, minimum)
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 7

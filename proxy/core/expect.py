@@ -1,7 +1,7 @@
 """What a provider's prompt cache should have served, laid beside what it reports.
 
-A cache rule says how far a provider re-uses what it saw: the prompt only, or the tokens that it
-generated too; in blocks of how many tokens; from which size on; for how long. From the last
+A contract's cache rule says how far a provider re-uses what it saw: the prompt only, or the tokens
+that it generated too; in blocks of how many tokens; from which size on; for how long. From the last
 request's own counts and from how the new one extends it, the cached tokens are expected; a report
 below that has a cause.
 
@@ -13,26 +13,13 @@ tokens of the request before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 
+from proxy.core.contract import CacheRule, Contract, Reuse, UserTurn
 from proxy.core.prefix import Cause, Finding
 from proxy.core.sent import Element, Part, Sent
-
-
-class Reuse(Enum):
-    NONE = "none"
-    PROMPT = "prompt"
-    GENERATED = "prompt+generated"
-
-
-class UserTurn(Enum):
-    """What a new user message does to the reasoning before it, in the provider's own template."""
-
-    KEEPS = "keeps"
-    DROPS = "drops"
 
 
 class Missed(Enum):
@@ -44,30 +31,15 @@ class Missed(Enum):
     UNREPORTED = "unreported"
 
 
-@dataclass(frozen=True, slots=True)
-class CacheRule:
-    """`block` and `minimum` in tokens, `ttl` in seconds (None: not known). `source` says where it
-    is from.
-    """
-
-    name: str
-    reuse: Reuse
-    block: int = 1
-    minimum: int = 0
-    ttl: float | None = None
-    user_turn: UserTurn = UserTurn.KEEPS
-    system_first: bool = False
-    source: str = ""
-
-
 class Cached(msgspec.Struct, frozen=True, gc=False):
     """`expected` is None where nothing can be said of it; `missed` is None where all is as
-    expected.
+    expected. `fix` says what to do, where the contract knows it.
     """
 
     expected: int | None
     reported: int | None
     missed: Missed | None = None
+    fix: str = ""
 
     @property
     def missed_tokens(self) -> int | None:
@@ -111,7 +83,7 @@ def _echoed(last: Sent, now: Sequence[Element]) -> bool:
 
 
 def compare(
-    rule: CacheRule | None,
+    contract: Contract,
     last: Sent | None,
     now: Sequence[Element],
     finding: Finding,
@@ -120,28 +92,30 @@ def compare(
     upstream: str,
 ) -> Cached:
     """Expected beside reported. `seconds` have passed since the last request; `upstream` is where
-    this one went.
+    this one went. A 0 of who never reports anything is no report.
     """
+    rule = contract.cache
     expected = expected_tokens(rule, last, now, finding)
-    if reported is None:
-        return Cached(expected, None, Missed.UNREPORTED)
+    if reported is None or (reported == 0 and not contract.reports_cache):
+        return Cached(expected, None, Missed.UNREPORTED, contract.usage_hint)
     if rule is None or expected is None or last is None:
         return Cached(expected, reported)
     if expected == 0 == reported and 0 < (last.prompt_tokens or 0) < rule.minimum:
         return Cached(expected, reported, Missed.BELOW_MINIMUM)
     if reported >= expected:
         return Cached(expected, reported)
-    return Cached(expected, reported, _why(rule, last, now, seconds, upstream))
+    return Cached(expected, reported, _why(contract, last, now, seconds, upstream))
 
 
 def _why(
-    rule: CacheRule, last: Sent, now: Sequence[Element], seconds: float, upstream: str
+    contract: Contract, last: Sent, now: Sequence[Element], seconds: float, upstream: str
 ) -> Missed:
+    rule = contract.cache
     if last.upstream != upstream:
         return Missed.UPSTREAM_SWITCHED
-    if rule.user_turn is not UserTurn.KEEPS and _new_user_message(last, now):
+    if contract.user_turn is not UserTurn.KEEPS and _new_user_message(last, now):
         return Missed.TEMPLATE
-    if rule.ttl is not None and seconds > rule.ttl:
+    if rule is not None and rule.ttl is not None and seconds > rule.ttl:
         return Missed.TTL_EXPIRED
     return Missed.PROVIDER_MISS
 

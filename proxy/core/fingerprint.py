@@ -33,7 +33,8 @@ _THOUGHT = (*reasoning.STRING_CARRIERS, *reasoning.LIST_CARRIERS, *reasoning.SEA
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of a request. Offsets are those of the body it was read from.
 
-    `calls` are the ids of its tool calls, `answers` the id of the call that it answers. `kept` and
+    `calls` are the ids of its tool calls, `answers` the id of the call that it answers. `carriers`
+    are the fields in which it has reasoning, empty ones too. `kept` and
     `dropped` are the element it becomes under either verdict; the same object where there is no
     reasoning to drop.
     """
@@ -49,6 +50,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     sealed: bool
     kept: Element
     dropped: Element
+    carriers: tuple[str, ...] = ()
 
 
 def digest(*parts: bytes, size: int = 16) -> bytes:
@@ -103,13 +105,14 @@ def _read(body: bytes, start: int, end: int, before: bytes, message: Mapping[str
     size = _rendered(message)
     bare = Element(Part.MESSAGE, said, said, whole, size, 0, role, text, length)
     found, kept, dropped = reasoning.NOTHING, bare, bare
+    carriers: tuple[str, ...] = ()
     if role == "assistant":
-        found = reasoning.find(body, start, end, message)
+        found, carriers = reasoning.find(body, start, end, message), reasoning.present(message)
         kept = _with_reasoning(bare, message, found.size)
         dropped = bare if found.edits else kept
     return Message(
         start, end, role, digest(before, said), _calls(message), _id(message.get("tool_call_id")),
-        found.edits, found.slots, found.sealed, kept, dropped,
+        found.edits, found.slots, found.sealed, kept, dropped, carriers,
     )  # fmt: skip
 
 
@@ -133,7 +136,7 @@ _IMAGE = 4000
 def _rendered(message: Mapping[str, Any]) -> int:
     """How much of a message a template renders, in bytes and about: what it says, not its JSON."""
     content, calls = message.get("content"), message.get("tool_calls")
-    size = _FRAME + len(_utf8(content)) if isinstance(content, str) else _FRAME
+    size = _FRAME + len(utf8(content)) if isinstance(content, str) else _FRAME
     if isinstance(content, list):
         parts = (part for part in content if not reasoning.is_reasoning_part(part))
         size += sum(map(_rendered_part, parts))
@@ -141,7 +144,7 @@ def _rendered(message: Mapping[str, Any]) -> int:
         size += len(canonical(content))
     for call in calls if isinstance(calls, list) else ():
         size += _CALL_FRAME + _rendered_call(call)
-    return size - len(_utf8(reasoning.think_in(reasoning.first_text(content))))
+    return size - len(utf8(reasoning.think_in(reasoning.first_text(content))))
 
 
 def _rendered_call(call: Any) -> int:
@@ -149,19 +152,19 @@ def _rendered_call(call: Any) -> int:
     inner = call.get("function") or call.get("custom") if isinstance(call, dict) else None
     if not isinstance(inner, dict):
         return len(canonical(call))
-    return sum(len(_utf8(value)) for value in inner.values() if isinstance(value, str))
+    return sum(len(utf8(value)) for value in inner.values() if isinstance(value, str))
 
 
 def _rendered_part(part: Any) -> int:
     if isinstance(part, dict) and not isinstance(part.get("text"), str):
         return _IMAGE
-    return len(_utf8(part["text"])) if isinstance(part, dict) else len(canonical(part))
+    return len(utf8(part["text"])) if isinstance(part, dict) else len(canonical(part))
 
 
 def _text_of(message: Mapping[str, Any], core: bytes) -> tuple[bytes, int]:
     """The digest of a message's text, blanks around it aside, and its length; none for parts."""
     text = plain_text(message)
-    return (core[:8], len(_utf8(text))) if text else (NO_TEXT, 0)
+    return (core[:8], len(utf8(text))) if text else (NO_TEXT, 0)
 
 
 def plain_text(message: Mapping[str, Any]) -> str:
@@ -177,7 +180,7 @@ def plain_text(message: Mapping[str, Any]) -> str:
 
 def begins_with(message: Mapping[str, Any], earlier: Element) -> bool:
     """Whether the text of a message begins with the text of an earlier element, and goes on."""
-    text = _utf8(plain_text(message))
+    text = utf8(plain_text(message))
     if not 0 < earlier.length < len(text):
         return False
     return digest(text[: earlier.length])[:8] == earlier.text
@@ -196,7 +199,7 @@ def _thought(message: Mapping[str, Any]) -> Iterator[bytes]:
             yield from (b"content", canonical(placed))
     text = reasoning.first_text(content)
     if span := reasoning.think_span(text):
-        yield from (b"think", _utf8(text[span[0] : span[1]]))
+        yield from (b"think", utf8(text[span[0] : span[1]]))
 
 
 def _forms(message: Mapping[str, Any], role: str) -> tuple[list[bytes], list[bytes]]:
@@ -207,7 +210,7 @@ def _forms(message: Mapping[str, Any], role: str) -> tuple[list[bytes], list[byt
     """
     assistant = role == "assistant"
     content, core = _content(message.get("content"), assistant)
-    exact, gist = [_utf8(role), content], [_utf8(role), core]
+    exact, gist = [utf8(role), content], [utf8(role), core]
     answers = message.get("tool_call_id")
     if answers not in _ABSENT:
         exact += [b"answers", canonical(answers)]
@@ -255,8 +258,8 @@ def _text_forms(text: str) -> tuple[bytes, bytes]:
     core = text.strip()
     before = text[: len(text) - len(text.lstrip())] if core else ""
     after = text[len(before) + len(core) :]
-    gist = digest(_utf8(core)) if core else b""
-    return b"%b%d,%b%b" % (gist, len(before), _utf8(before), _utf8(after)), gist
+    gist = digest(utf8(core)) if core else b""
+    return b"%b%d,%b%b" % (gist, len(before), utf8(before), utf8(after)), gist
 
 
 def _plain_part(part: Any) -> bool:
@@ -296,7 +299,7 @@ def parsed_arguments(arguments: Any) -> Any:
     if not isinstance(arguments, str):
         return arguments
     try:
-        return chat.exact(_utf8(arguments))
+        return chat.exact(utf8(arguments))
     except ValueError:
         return arguments
 
@@ -311,7 +314,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[str, ...]:
 def _id(value: Any) -> str:
     """An id as it is kept; a very long one by its digest, which tells it apart as well."""
     text = _text(value)
-    return text if len(text) <= _LONGEST_ID else digest(_utf8(text)).hex()
+    return text if len(text) <= _LONGEST_ID else digest(utf8(text)).hex()
 
 
 def canonical(value: Any) -> bytes:
@@ -324,7 +327,7 @@ def canonical(value: Any) -> bytes:
 def _write(value: Any, out: list[bytes]) -> None:
     kind = type(value)
     if kind is str:
-        raw = _utf8(value)
+        raw = utf8(value)
         out.append(b'"%d:%b' % (len(raw), raw))
     elif kind is dict:
         out.append(b"{")
@@ -347,7 +350,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _utf8(text: str) -> bytes:
+def utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:

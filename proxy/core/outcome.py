@@ -14,7 +14,8 @@ import msgspec
 from proxy.core.expect import Cached
 from proxy.core.explain import NONE, Explanation
 from proxy.core.prefix import Finding
-from proxy.core.pricing import Cost
+from proxy.core.pricing import PARTS, Cost
+from proxy.core.thought import Thought
 from proxy.core.usage import Usage
 
 
@@ -30,7 +31,9 @@ class Pruned(msgspec.Struct, frozen=True):
 
     `fresh` counts this turn's new verdicts by their name, `adopted` those of a conversation met in
     mid-life. Steps and bytes are those that hold reasoning; tokens are estimated where the name
-    says so.
+    says so. `forbidden` counts new verdicts that the contract did not allow as the policy said
+    them. `done` counts by name what was done to messages beside dropping: `restored`, `moved`,
+    `placeholder`, `arguments`. `missed` counts messages whose reply was looked for in vain.
     """
 
     conversation: str
@@ -48,6 +51,9 @@ class Pruned(msgspec.Struct, frozen=True):
     shared: bool
     explained: Explanation = NONE
     cached: Cached | None = None
+    forbidden: int = 0
+    done: Mapping[str, int] = {}
+    missed: int = 0
 
 
 class Timings(msgspec.Struct, frozen=True, gc=False):
@@ -64,18 +70,23 @@ class Timings(msgspec.Struct, frozen=True, gc=False):
 
 
 class Money(msgspec.Struct, frozen=True):
-    """Dollars. `cost` is None where the provider did not report what it takes to tell. `saving` is
-    mechanical: it holds the continuation fixed; a loss is negative. `rebuilt` is what a break cost.
+    """Dollars. `cost` is the provider's counts at the prices in force. `saving` is mechanical: with
+    the continuation held fixed, what `keep` would have cost more; a loss is negative. `estimated`:
+    it rests on reasoning tokens that no provider counted. `rebuilt` is what a break cost, always
+    estimated. `reported` is what the provider itself says that it came to.
     """
 
-    cost: Cost | None
+    cost: Cost
     saving: Decimal
     rebuilt: Decimal
+    estimated: bool = False
+    reported: Decimal | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
     """One exchange. `ending` is from a closed list; `unread` says in a word why a chat body was not
-    pruned.
+    pruned, `unpriced` why one that was answered well has no `money`. `thought` is the reasoning
+    that did not leave, in tokens.
     """
 
     id: str
@@ -93,12 +104,15 @@ class Outcome(msgspec.Struct, frozen=True):
     bytes_in: int = 0
     bytes_out: int = 0
     retried: bool = False
+    mended: str = ""
     pruned: Pruned | None = None
     usage: Usage | None = None
     finish: str = ""
     timings: Timings = msgspec.field(default_factory=Timings)
     faults: tuple[str, ...] = ()
     money: Money | None = None
+    unpriced: str = ""
+    thought: Thought | None = None
 
 
 def as_line(outcome: Outcome) -> dict[str, Any]:
@@ -125,18 +139,33 @@ def as_line(outcome: Outcome) -> dict[str, Any]:
         _add_pruned(line, outcome.pruned)
     if outcome.usage:
         line["tokens"] = _tokens(outcome.usage)
+    if outcome.thought:
+        line["reasoning_tokens"] = {
+            "dropped": outcome.thought.tokens,
+            "estimated": outcome.thought.estimated,
+        }
     if outcome.money:
         line["dollars"] = _dollars(outcome.money)
+    if outcome.unpriced:
+        line["unpriced"] = outcome.unpriced
     return line
 
 
-def _dollars(money: Money) -> dict[str, float | None]:
-    """Rounded here, for display; an estimate rests on four bytes a token."""
-    return {
-        "cost": None if money.cost is None else round(float(money.cost.total), 9),
-        "saved_estimated": round(float(money.saving), 9),
-        "rebuilt_estimated": round(float(money.rebuilt), 9),
+def _dollars(money: Money) -> dict[str, Any]:
+    """Rounded here, for display, far below what the cheapest token costs."""
+    told: dict[str, Any] = {
+        "cost": _rounded(money.cost.total),
+        "parts": {part: _rounded(getattr(money.cost, part)) for part in PARTS},
+        "keep": _rounded(money.cost.total + money.saving),
+        "mechanical_saving": _rounded(money.saving),
+        "estimated": money.estimated,
+        "rebuilt_estimated": _rounded(money.rebuilt),
     }
+    return told if money.reported is None else told | {"reported": _rounded(money.reported)}
+
+
+def _rounded(dollars: Decimal) -> float:
+    return round(float(dollars), 12)
 
 
 def _add_odd(line: dict[str, Any], outcome: Outcome) -> None:
@@ -147,6 +176,8 @@ def _add_odd(line: dict[str, Any], outcome: Outcome) -> None:
         line["error"] = outcome.error
     if outcome.retried:
         line["retried"] = True
+    if outcome.mended:
+        line["mended"] = outcome.mended
     if outcome.finish:
         line["finish"] = outcome.finish
     if outcome.faults:
@@ -166,6 +197,12 @@ def _add_pruned(line: dict[str, Any], pruned: Pruned) -> None:
         "kept": pruned.kept,
         "clamped": pruned.clamped,
     }
+    if pruned.forbidden:
+        line["steps"]["forbidden"] = pruned.forbidden
+    if pruned.done:
+        line["additions"] = dict(pruned.done)
+    if pruned.missed:
+        line["echoes_missed"] = pruned.missed
     line["reasoning_bytes"] = {"dropped": pruned.dropped_bytes, "kept": pruned.kept_bytes}
     line["prefix"] = _prefix(pruned.finding, pruned.explained)
     if pruned.cached:
@@ -197,17 +234,18 @@ def _prefix(finding: Finding, explained: Explanation) -> dict[str, Any]:
 
 def _cached(cached: Cached) -> dict[str, Any]:
     """Expected by the contract's rule beside reported; null where nothing can be said."""
-    return {
+    told = {
         "expected": cached.expected,
         "reported": cached.reported,
         "missed_tokens": cached.missed_tokens,
         "cause": cached.missed.value if cached.missed else None,
     }
+    return told | {"fix": cached.fix} if cached.fix else told
 
 
 def _tokens(usage: Usage) -> dict[str, int | None]:
     """By kind; null is what the provider did not report, which is not 0."""
-    return {
+    told = {
         "input": usage.input,
         "uncached": usage.uncached,
         "cache_read": usage.cache_read,
@@ -215,6 +253,8 @@ def _tokens(usage: Usage) -> dict[str, int | None]:
         "output": usage.output,
         "reasoning": usage.reasoning,
     }
+    hour = usage.cache_write_1h
+    return told if hour is None else told | {"cache_write_1h": hour}
 
 
 def _milliseconds(timings: Timings) -> dict[str, float | None]:

@@ -9,14 +9,15 @@ says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from hashlib import blake2b
 
 from proxy.core.artifact import Judgement
-from proxy.core.verdict import DROP, KEEP, Verdict
+from proxy.core.contract import Drops
+from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 
 
 class Name(Enum):
@@ -137,6 +138,26 @@ def decide(
     assert policy.name is Name.AFTER_ARTIFACT
     seen = judge()
     return DROP if seen.wrote or seen.errored else KEEP
+
+
+def clamped(
+    drops: Drops, policy: Policy, proposed: Verdict, standing: Iterable[Verdict]
+) -> Verdict:
+    """The nearest verdict that is legal where a contract says so of dropping.
+
+    All or nothing: as the conversation's `standing` verdicts are, so all its steps are; without
+    one, only a policy that drops every step may begin to.
+    """
+    match drops:
+        case Drops.NEVER:
+            return KEEP
+        case Drops.ALL_OR_NOTHING:
+            first = next(iter(standing), None)
+            if first is not None:
+                return KEEP if first.kind is Kind.KEEP else DROP
+            return DROP if policy.name is Name.DROP and proposed.kind is Kind.DROP else KEEP
+        case Drops.ANY:
+            return proposed
 
 
 def _fraction(said: bytes) -> Decimal:

@@ -1,15 +1,8 @@
-"""What an exchange costs, what a break costs, and what forgetting saved of it. Money is
-`Decimal`, in dollars.
+"""What an exchange costs by its parts, and what a break costs. Money is `Decimal`, in dollars, and
+is rounded only where it is shown.
 
 Costs are additive over exchanges, and over the kinds of tokens of one: read + write + uncached
 input is all input. A kind that the provider did not report makes the cost unknown, never 0.
-
-The saving is *mechanical*: it holds the continuation fixed, and says what the same request would
-have cost with the reasoning still in it. Old dropped reasoning would have been read from the
-cache. That of the latest step would have been read too where a cache holds what was generated,
-else it would have been new input. On the other side, where a cache holds what was generated, it
-holds the rest of that step only behind its reasoning, so that rest is processed anew, once.
-Where the cache is not used at all, everything dropped would have been input.
 """
 
 from __future__ import annotations
@@ -17,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from proxy.core.expect import CacheRule, Reuse
 from proxy.core.usage import Usage
 
 NOTHING = Decimal(0)
@@ -26,12 +18,20 @@ MILLION = Decimal(1_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """Prices in dollars a token."""
+    """Prices in dollars a token, each of them all that such a token costs. `cache_write` is for
+    what is kept 5 minutes, or as long as the provider keeps it where nothing else is said;
+    `cache_write_1h` for an hour, the same where it is None.
+    """
 
     input: Decimal
     cache_read: Decimal
     cache_write: Decimal
     output: Decimal
+    cache_write_1h: Decimal | None = None
+
+    @property
+    def hour(self) -> Decimal:
+        return self.cache_write if self.cache_write_1h is None else self.cache_write_1h
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +40,34 @@ class Cost:
 
     input: Decimal
     cache_read: Decimal
-    cache_write: Decimal
+    cache_write_5m: Decimal
+    cache_write_1h: Decimal
     output: Decimal
 
     @property
     def total(self) -> Decimal:
-        return self.input + self.cache_read + self.cache_write + self.output
+        return (
+            self.input + self.cache_read + self.cache_write_5m + self.cache_write_1h + self.output
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """Tokens of reasoning that left this request, estimated: of steps decided before, and of those
-    that it decided; and the other tokens of the latter, which stand behind their reasoning.
+PARTS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
+
+
+def sheet(
+    input: Decimal,
+    cache_read: Decimal | None,
+    cache_write: Decimal | None,
+    output: Decimal,
+    cache_write_1h: Decimal | None = None,
+) -> Sheet:
+    """A sheet of prices given in dollars a million tokens. None: billed as input, or for an hour as
+    any other write.
     """
-
-    before: int
-    now: int
-    behind: int
-
-
-def sheet(input: Decimal, cache_read: Decimal, cache_write: Decimal, output: Decimal) -> Sheet:
-    """A sheet of prices given in dollars a million tokens."""
-    return Sheet(input / MILLION, cache_read / MILLION, cache_write / MILLION, output / MILLION)
+    read = input if cache_read is None else cache_read
+    write = input if cache_write is None else cache_write
+    hour = write if cache_write_1h is None else cache_write_1h
+    return Sheet(*(price / MILLION for price in (input, read, write, output, hour)))
 
 
 def cost(usage: Usage, prices: Sheet) -> Cost | None:
@@ -69,36 +75,29 @@ def cost(usage: Usage, prices: Sheet) -> Cost | None:
 
     Cached tokens that are not reported are taken as none: the cost is then an upper bound.
     """
-    uncached = usage.uncached if usage.cache_read is not None else usage.input
-    if uncached is None or usage.output is None:
+    if usage.input is None or usage.uncached is None or usage.output is None:
         return None
+    read = min(usage.cache_read or 0, usage.input)
+    write = min(usage.cache_write or 0, usage.input - read)
+    hour = min(usage.cache_write_1h or 0, write)
     return Cost(
-        uncached * prices.input,
-        (usage.cache_read or 0) * prices.cache_read,
-        (usage.cache_write or 0) * prices.cache_write,
+        (usage.input - read - write) * prices.input,
+        read * prices.cache_read,
+        (write - hour) * prices.cache_write,
+        hour * prices.hour,
         usage.output * prices.output,
     )
 
 
-def rebuilt(tokens: int, prices: Sheet) -> Decimal:
-    """What it costs that tokens which were cached are processed anew."""
-    return tokens * (_anew(prices) - prices.cache_read)
-
-
-def saving(dropped: Dropped, rule: CacheRule | None, prices: Sheet) -> Decimal:
-    """What forgetting saved on this request; a loss is negative.
-
-    Without a rule the cache is taken to hold prompts only.
+def rebuilt(tokens: int, usage: Usage, prices: Sheet) -> Decimal:
+    """What it costs that tokens which were cached are processed anew: written to the cache where
+    this exchange wrote to one, else as input.
     """
-    reuse = rule.reuse if rule else Reuse.PROMPT
-    if reuse is Reuse.NONE:
-        return (dropped.before + dropped.now) * prices.input
-    if reuse is Reuse.PROMPT:
-        return dropped.before * prices.cache_read + dropped.now * _anew(prices)
-    carried = (dropped.before + dropped.now) * prices.cache_read
-    return carried - rebuilt(dropped.behind, prices)
+    return tokens * (anew(usage, prices) - prices.cache_read)
 
 
-def _anew(prices: Sheet) -> Decimal:
-    """Where a cache is written for a price, input that is not read from it is written to it."""
-    return prices.cache_write or prices.input
+def anew(usage: Usage, prices: Sheet) -> Decimal:
+    """The price of one more token of input that no cache serves, by what this exchange did."""
+    if not usage.cache_write:
+        return prices.input
+    return prices.hour if usage.cache_write_1h == usage.cache_write else prices.cache_write

@@ -81,10 +81,31 @@ def find(body: bytes, start: int, end: int, message: Mapping[str, Any]) -> Found
     if not texts:
         return NOTHING
     try:
-        edits, slots = _taken_out(body, _members(body, start, end), message)
+        edits, slots = _taken_out(body, members(body, start, end), message)
     except scan.Odd:
         edits, slots = (), ()
     return Found(texts, _size(texts), edits, slots, False)
+
+
+def present(message: Mapping[str, Any]) -> tuple[str, ...]:
+    """The carriers that a message has, empty ones too; `null` is none."""
+    found = [key for key in STRING_CARRIERS if isinstance(message.get(key), str)]
+    found += [key for key in LIST_CARRIERS if isinstance(message.get(key), list)]
+    content = message.get("content")
+    if isinstance(content, list) and any(map(is_reasoning_part, content)):
+        found.append("content_parts")
+    if think_span(first_text(content)):
+        found.append("think")
+    return tuple(found)
+
+
+def signs_a_call(message: Mapping[str, Any]) -> bool:
+    """Whether a tool call of it is signed, or the message itself is (Gemini, Copilot): such a
+    signature is never touched.
+    """
+    return any(message.get(key) for key in SEALED_MEMBERS) or any(
+        map(_call_sealed, _items(message.get("tool_calls")))
+    )
 
 
 def _size(texts: Iterable[tuple[str, str]]) -> int:
@@ -230,14 +251,17 @@ def _taken_out(
     lists = [m.key in LIST_CARRIERS and body.startswith(b"[", m.start) for m in members]
     edits = [Edit(start, end, b'""') for start, end in slots]
     if any(lists):
-        edits += _removed([(m.at, m.end) for m in members], lists)
+        edits += removed([(m.at, m.end) for m in members], lists)
     for member in members:
         if member.key == "content":
-            edits += _content_out(body, member, message["content"])
+            edits += content_out(body, member, message["content"])
     return tuple(sorted(edits, key=_place)), tuple(slots)
 
 
-def _members(body: bytes, start: int, end: int) -> Sequence[Member]:
+def members(body: bytes, start: int, end: int) -> Sequence[Member]:
+    """The members of a message. Raises `scan.Odd`, also where a key is repeated: nobody can say
+    which of the two a provider reads.
+    """
     found = chat.members(body, start, end)
     if len({member.key for member in found}) < len(found):
         raise scan.Odd(f"a key is repeated in the object at byte {start}")
@@ -249,7 +273,7 @@ def _is_text(body: bytes, member: Member) -> bool:
     return body.startswith(b'"', member.start) and member.end - member.start > 2
 
 
-def _removed(spans: Sequence[tuple[int, int]], gone: Sequence[bool]) -> list[Edit]:
+def removed(spans: Sequence[tuple[int, int]], gone: Sequence[bool]) -> list[Edit]:
     """The edits that remove some of a row of members or elements, with the commas freed."""
     edits, at = [], 0
     while at < len(spans):
@@ -268,7 +292,8 @@ def _run_out(spans: Sequence[tuple[int, int]], at: int, stop: int) -> Edit:
     return Edit(spans[at - 1][1] if at else spans[at][0], spans[stop - 1][1])
 
 
-def _content_out(body: bytes, member: Member, content: Any) -> list[Edit]:
+def content_out(body: bytes, member: Member, content: Any) -> list[Edit]:
+    """The edits that take reasoning out of a message's content."""
     if isinstance(content, str):
         return _think_out(body, member.start, member.end, content)
     if isinstance(content, list):
@@ -281,7 +306,7 @@ def _parts_out(body: bytes, member: Member, content: Sequence[Any]) -> list[Edit
     if gone and all(gone):
         return [Edit(member.start, member.end, b'""')]
     spans = chat.elements(body, member.start, member.end)
-    edits, first = _removed(spans, gone), first_text_part(content)
+    edits, first = removed(spans, gone), first_text_part(content)
     if first is not None:
         edits += _part_think_out(body, spans[first], content[first]["text"])
     return edits
@@ -291,7 +316,7 @@ def _part_think_out(body: bytes, span: tuple[int, int], text: str) -> list[Edit]
     """What `<think>` takes in a part that holds text."""
     if think_span(text) is None:
         return []
-    (member,) = (m for m in _members(body, *span) if m.key == "text")
+    (member,) = (m for m in members(body, *span) if m.key == "text")
     return _think_out(body, member.start, member.end, text)
 
 

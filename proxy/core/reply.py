@@ -67,7 +67,9 @@ class Seen(msgspec.Struct, frozen=True):
     came inside the content), the one whose text `reasoning` is first; where all came empty, those.
     `text` is the content without reasoning. `error` is a type or a code, never a message.
     `truncated`: something was left out for its size. `signed`: a signature or encrypted reasoning
-    came. `done`: [DONE] came, or a whole JSON body.
+    came. `done`: [DONE] came, or a whole JSON body. `thought` is the `<think>…</think>` before the
+    text, with the blanks around it, as it came; `details` the JSON of a `reasoning_details` list,
+    of a stream's with its pieces put together.
     """
 
     usage: Usage = NOTHING
@@ -81,6 +83,8 @@ class Seen(msgspec.Struct, frozen=True):
     truncated: bool = False
     signed: bool = False
     done: bool = False
+    thought: str = ""
+    details: bytes = b""
 
 
 class StreamReader(Gatherer):
@@ -97,6 +101,11 @@ class StreamReader(Gatherer):
         self._most = self._safe = most_text  # until then no text can be too much
         self._wire = self._start = 0
         self._odd = 0
+
+    def so_far(self) -> Seen:
+        """All whole events that were fed; more may follow."""
+        self.catch_up()
+        return self._reply.seen()
 
     def finish(self) -> Seen:
         """All that was fed, an event that never became whole included where it can be read."""
@@ -379,6 +388,57 @@ class _Call:
         return ToolCall(self.id, self.name, self.arguments.text())
 
 
+class _Details:
+    """A list of `reasoning_details` put together: pieces of one item share its index and type, and
+    continue its texts.
+    """
+
+    __slots__ = ("_rows", "_size")
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._size = 0
+
+    def take(self, items: list[Any], whole: bool) -> None:
+        for item in items:
+            if not isinstance(item, dict) or self._size > MOST_TEXT:
+                self._size = MOST_TEXT + 1  # what is not all there is not put back
+                return
+            self._size += sum(len(value) for value in item.values() if isinstance(value, str)) + 1
+            last = self._rows[-1] if self._rows else None
+            if whole or last is None or not _goes_on(last, item):
+                self._rows.append(dict(item))
+            else:
+                _join(last, item)
+
+    def made(self) -> bytes:
+        """Its JSON; nothing where it is not whole."""
+        if self._size > MOST_TEXT:
+            return b""
+        try:
+            return msgspec.json.encode(self._rows)
+        except (UnicodeEncodeError, msgspec.EncodeError, RecursionError):
+            return b""
+
+
+_CONTINUED = ("text", "summary", "data")
+
+
+def _goes_on(last: dict[str, Any], item: dict[str, Any]) -> bool:
+    if item.get("index") is None and item.get("id") is None:
+        return item.get("type") == last.get("type")
+    return all(item.get(key) in (None, last.get(key)) for key in ("index", "type", "id"))
+
+
+def _join(last: dict[str, Any], item: dict[str, Any]) -> None:
+    for key, value in item.items():
+        before = last.get(key)
+        if key in _CONTINUED and isinstance(before, str) and isinstance(value, str):
+            last[key] = before + value
+        elif value is not None:
+            last[key] = value
+
+
 class _Reply:
     """One reply so far: the fold of its deltas. `whole`: each tool call comes in one piece."""
 
@@ -386,6 +446,7 @@ class _Reply:
         "_by_index",
         "_calls",
         "_came",
+        "_details",
         "_text",
         "_whole",
         "done",
@@ -401,6 +462,7 @@ class _Reply:
         self._whole = whole
         self._text = _Pile()
         self._came: dict[str, _Pile] = {}
+        self._details: _Details | None = None
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self.usage = NOTHING
@@ -481,6 +543,9 @@ class _Reply:
             text = text_in(details)
             self.signed = self.signed or is_sealed({"reasoning_details": details})
         self._take_reasoning("reasoning_details", text)
+        if self._details is None:
+            self._details = _Details()
+        self._details.take(self._items(details), self._whole)
 
     def _take_calls(self, items: Any) -> None:
         for item in self._items(items):
@@ -540,9 +605,10 @@ class _Reply:
         return sum(pile.settle() for pile in piles) + sum(call.settle() for call in self._calls)
 
     def seen(self) -> Seen:
-        text = self._text.text()
+        text, thought = self._text.text(), ""
         came = {carrier: pile.text() for carrier, pile in self._came.items()}
-        if think_span(text):
+        if span := think_span(text):
+            thought = text[: span[1]]
             came["think"], text = think_in(text), without_think(text)
         held = [carrier for carrier, reasoning in came.items() if reasoning] or list(came)
         held.sort(key=lambda carrier: (-len(came[carrier]), _CARRIERS.index(carrier)))
@@ -558,6 +624,8 @@ class _Reply:
             truncated=self.truncated,
             signed=self.signed,
             done=self.done,
+            thought=thought,
+            details=self._details.made() if self._details else b"",
         )
 
 

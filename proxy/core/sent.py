@@ -50,8 +50,10 @@ class Sent(msgspec.Struct, frozen=True):
     """One request as it left, known by the link of its last message.
 
     `outgoing` is the rolling digest over all elements: equal digests, equal prompts. Token counts
-    are the provider's and None where it reported nothing. `at` is seconds since the epoch, by the
-    clock of the worker that sent it.
+    are the provider's and None where it reported nothing. `reasoning_tokens` are the reply's,
+    `dropped_tokens` those of old reasoning that did not leave (`dropped_estimated`: not all of them
+    were counted by a provider; None: not known). `at` is seconds since the epoch, by the clock of
+    the worker that sent it.
     """
 
     link: bytes
@@ -64,3 +66,6 @@ class Sent(msgspec.Struct, frozen=True):
     cached_tokens: int | None = None
     reply: bytes = b""
     conversation: bytes = b""
+    reasoning_tokens: int | None = None
+    dropped_tokens: int | None = None
+    dropped_estimated: bool = False

@@ -216,6 +216,10 @@ class Gatherer:
         if self._size >= self._due:
             self._hand_on(last=False)
 
+    def catch_up(self) -> None:
+        """Hand on all whole events now."""
+        self._hand_on(last=False)
+
     def close(self) -> None:
         """Hand on what is left, an event that is not whole included."""
         self._hand_on(last=True)

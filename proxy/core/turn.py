@@ -20,6 +20,7 @@ construction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ import msgspec
 from proxy.core import fingerprint, policy, prefix, steps
 from proxy.core.artifact import Judgement
 from proxy.core.fingerprint import Message, digest
+from proxy.core.form import Shape
 from proxy.core.policy import Policy
 from proxy.core.prefix import Finding
 from proxy.core.sent import Element, Part, Sent
@@ -181,27 +183,40 @@ def seal(
     by_hint: bool = False,
     untouched: bool = False,
     tip: Sent | None = None,
+    shapes: Mapping[int, Shape] | None = None,
 ) -> Sealed:
     """Carry out what stands. `standing` maps step index to verdict; a step without one is sent as
-    it came.
+    it came. `shapes` are the messages, by index, that leave in a form of their own, whatever the
+    verdict.
 
     `front` are the elements before the messages. `untouched` is policy `off`: not one byte is
     changed.
     """
     elements = [*front, *[message.kept for message in turn.messages]]
     others = [*front, *[message.dropped for message in turn.messages]]
-    held = [e.reasoning for e in elements if e.reasoning]
     edits: list[Edit] = []
     gone, clamped = [], 0
+    shapes = {} if untouched or shapes is None else shapes
     for at, verdict in () if untouched else _verdicts(turn, standing):
         message = turn.messages[at]
-        if message.edits:
+        if at in shapes and shapes[at].drops:
+            gone.append(message.kept.reasoning)
+        elif at in shapes:
+            continue
+        elif message.edits:
             at += len(front)
             elements[at], others[at], cuts = _carried_out(message, verdict)
             edits += cuts
             gone.append(message.kept.reasoning)
         elif message.kept.reasoning:
             clamped += 1
+    if shapes:
+        for at, shape in shapes.items():
+            edits += shape.edits
+            elements[at + len(front)] = shape.element
+            others[at + len(front)] = turn.messages[at].kept
+        edits.sort(key=_start)
+    kept = [e.reasoning for e in elements if e.reasoning]
 
     def begins(at: int, earlier: Element) -> bool:
         return at >= len(front) and fingerprint.begins_with(
@@ -217,11 +232,14 @@ def seal(
         finding=finding,
         basis=basis,
         dropped=len(gone),
-        kept=len(held) - len(gone),
+        kept=len(kept),
         dropped_bytes=sum(gone),
-        kept_bytes=sum(held) - sum(gone),
+        kept_bytes=sum(kept),
         clamped=clamped,
     )
+
+
+_start = attrgetter("start", "end")
 
 
 def _verdicts(turn: Turn, standing: Mapping[int, Verdict]) -> Iterator[tuple[int, Verdict]]:

@@ -11,6 +11,11 @@ What cannot be read, for whatever reason, counts as absent: readers give None an
              clear, then a value: a patch
     entry    a value: whether it came otherwise, the length of what left, what left, what came
     outcome  a value: JSON
+    grade    a value: JSON: whether it succeeded, its score, when that was told
+    reply    a value: how many texts, their lengths, the texts: carrier, reasoning, details,
+             arguments. Its id digests these, with the key where there is one
+    pin      a value: its length, what is pinned
+    lesson   a value: when it ends, what was learned
     policy   version 1, its name; never encrypted
 """
 
@@ -22,25 +27,30 @@ import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
+import msgspec
 import orjson
 
 from proxy.core import verdict as verdicts
+from proxy.core.replies import Reply
 from proxy.core.sent import Element, Part, Sent
 from proxy.core.verdict import Verdict
 from proxy.errors import SettingsError
-from proxy.ledger.contract import Entry
+from proxy.ledger.contract import Entry, Grade
 from proxy.ledger.trail import Patch
 
 PLAIN, SEALED = b"\x01", b"\x02"
 NO_PARENT = bytes(16)
 
 _NONCE = 12
-_HEAD = struct.Struct(">dqqq16s16s")
+_HEAD = struct.Struct(">d5q?16s16s")
 _PATCH = struct.Struct(">IIIIH")
 _ELEMENT = struct.Struct(">c16s16s8sIIH8sI")
 _ENTRY = struct.Struct(">?I")
+_COUNT, _UNTIL = struct.Struct(">I"), struct.Struct(">d")
 _UNREADABLE = (ValueError, KeyError, IndexError, struct.error, orjson.JSONDecodeError)
 
 
@@ -91,8 +101,11 @@ class Codec:
     def __init__(self, key: str | None = None) -> None:
         self._cipher: _Cipher | None = None
         self._invalid: type[Exception] = ValueError
+        self._id_key = self._label_key = b""
         if key:
             self._cipher, self._invalid = _cipher(key)
+            self._id_key = blake2b(b"the ids of replies", key=_key_bytes(key)).digest()
+            self._label_key = blake2b(b"the labels of tasks", key=_key_bytes(key)).digest()
 
     def _seal(self, name: bytes, payload: bytes) -> bytes:
         if self._cipher is None:
@@ -126,24 +139,28 @@ class Codec:
     # What was sent.
 
     def head(self, sent: Sent) -> bytes:
-        counts = (sent.prompt_tokens, sent.output_tokens, sent.cached_tokens)
+        counts = (
+            sent.prompt_tokens, sent.output_tokens, sent.cached_tokens, sent.reasoning_tokens,
+            sent.dropped_tokens,
+        )  # fmt: skip
         known = (-1 if count is None else count for count in counts)
-        fixed = _HEAD.pack(sent.at, *known, sent.reply, sent.conversation)
-        upstream = sent.upstream.encode("utf-8", "surrogatepass")
-        return sent.outgoing + self._seal(b"s" + sent.link, fixed + upstream)
+        fixed = _HEAD.pack(
+            sent.at, *known, sent.dropped_estimated, sent.reply, sent.conversation
+        )  # fmt: skip
+        return sent.outgoing + self._seal(b"s" + sent.link, fixed + _utf8(sent.upstream))
 
     def read_head(self, link: bytes, raw: bytes) -> Sent | None:
         """The record without its elements."""
         try:
             payload = self._open(b"s" + link, raw[16:])
-            at, *counts, reply, conversation = _HEAD.unpack_from(payload)
+            at, *counts, estimated, reply, conversation = _HEAD.unpack_from(payload)
             upstream = payload[_HEAD.size :].decode("utf-8", "surrogatepass")
         except _UNREADABLE:
             return None
-        prompt, output, cached = (None if count < 0 else count for count in counts)
+        prompt, output, cached, thought, dropped = (None if n < 0 else n for n in counts)
         return Sent(
             link, raw[:16], (), at, upstream, prompt, output, cached,
-            _or_none(reply), _or_none(conversation),
+            _or_none(reply), _or_none(conversation), thought, dropped, estimated,
         )  # fmt: skip
 
     def body(self, outgoing: bytes, body: Body) -> bytes:
@@ -178,7 +195,7 @@ class Codec:
             elements = None if elements is None else body.patch.applied(elements)
         return None if elements is None else (elements, bodies[0].depth if bodies else 0)
 
-    # Messages and accounts.
+    # Messages.
 
     def entry(self, entry: Entry) -> bytes:
         fixed = _ENTRY.pack(entry.came is not None, len(entry.left))
@@ -193,6 +210,46 @@ class Codec:
         left, came = payload[_ENTRY.size :][:length], payload[_ENTRY.size + length :]
         return Entry(digest, left, came if differs else None) if len(left) == length else None
 
+    # Replies, pins, lessons.
+
+    def reply(self, reply: Reply) -> tuple[bytes, bytes]:
+        """Its id (16 bytes), which equal replies share, and its form at rest."""
+        payload = _reply_packed(reply)
+        id = blake2b(payload, digest_size=16, key=self._id_key).digest()
+        return id, self._seal(b"r" + id, payload)
+
+    def read_reply(self, id: bytes, raw: bytes) -> Reply | None:
+        try:
+            return _reply_unpacked(self._open(b"r" + id, raw))
+        except _UNREADABLE:
+            return None
+
+    def pin(self, root: bytes, name: str, value: bytes) -> bytes:
+        return self._seal(b"q" + root + name.encode(), _COUNT.pack(len(value)) + value)
+
+    def read_pin(self, root: bytes, name: str, raw: bytes) -> bytes | None:
+        try:
+            payload = self._open(b"q" + root + name.encode(), raw)
+            (length,) = _COUNT.unpack_from(payload)
+        except _UNREADABLE:
+            return None
+        value = payload[_COUNT.size :]
+        return value if len(value) == length else None
+
+    def lesson(self, name: str, value: bytes, until: float) -> bytes:
+        return self._seal(b"lesson " + _utf8(name), _UNTIL.pack(until) + value)
+
+    def read_lesson(self, name: str, raw: bytes) -> tuple[bytes, float] | None:
+        """The lesson, and when it ends."""
+        try:
+            payload = self._open(b"lesson " + _utf8(name), raw)
+            (until,) = _UNTIL.unpack_from(payload)
+        except _UNREADABLE:
+            return None
+        return payload[_UNTIL.size :], until
+
+    # Accounts.
+
     def outcome(self, outcome: Mapping[str, Any]) -> bytes:
         """Raises TypeError for what is not JSON-able."""
         return self._seal(b"o", orjson.dumps(outcome))
@@ -203,6 +260,19 @@ class Codec:
         except _UNREADABLE:
             return None
         return outcome if isinstance(outcome, dict) else None
+
+    def label(self, task: str) -> bytes:
+        """By which a task's label is known (16 bytes); with a key it does not tell the label."""
+        return blake2b(_utf8(task), digest_size=16, key=self._label_key).digest()
+
+    def grade(self, root: bytes, grade: Grade) -> bytes:
+        return self._seal(b"u" + root, msgspec.json.encode(grade))
+
+    def read_grade(self, root: bytes, raw: bytes) -> Grade | None:
+        try:
+            return msgspec.json.decode(self._open(b"u" + root, raw), type=Grade)
+        except _UNREADABLE:
+            return None
 
 
 def policy(name: str | None) -> bytes:
@@ -218,6 +288,29 @@ def read_policy(raw: Any) -> str | None:
         return None
 
 
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _reply_packed(reply: Reply) -> bytes:
+    texts = [_utf8(reply.carrier), _utf8(reply.reasoning), reply.details]
+    texts += map(_utf8, reply.arguments)
+    lengths = (_COUNT.pack(len(text)) for text in texts)
+    return b"".join((_COUNT.pack(len(texts)), *lengths, *texts))
+
+
+def _reply_unpacked(raw: bytes) -> Reply:
+    """Raises ValueError and struct.error for what is none."""
+    (count,) = _COUNT.unpack_from(raw)
+    lengths = [_COUNT.unpack_from(raw, 4 * place)[0] for place in range(1, count + 1)]
+    ends = list(accumulate(lengths, initial=4 * (count + 1)))
+    if ends[-1] != len(raw):
+        raise ValueError("cut short")
+    carrier, reasoning, details, *rest = (raw[a:b] for a, b in pairwise(ends))
+    texts = [text.decode("utf-8", "surrogatepass") for text in (carrier, reasoning, *rest)]
+    return Reply(texts[0], texts[1], details, tuple(texts[2:]))
+
+
 def _or_none(digest: bytes) -> bytes:
     """Zeros stand for no digest."""
     return digest if any(digest) else b""
@@ -226,7 +319,7 @@ def _or_none(digest: bytes) -> bytes:
 def _packed(patch: Patch) -> bytes:
     roles = list(dict.fromkeys(element.role for element in patch.fresh))
     place = {role: number for number, role in enumerate(roles)}
-    names = [role.encode("utf-8", "surrogatepass") for role in roles]
+    names = [_utf8(role) for role in roles]
     head = _PATCH.pack(patch.head, patch.tail, patch.shared, len(patch.fresh), len(roles))
     rows = (_row(element, place[element.role]) for element in patch.fresh)
     return b"".join((head, *(struct.pack(">I", len(n)) + n for n in names), *rows))

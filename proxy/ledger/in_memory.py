@@ -12,10 +12,23 @@ from typing import Any, Literal
 
 import orjson
 
+from proxy.core.replies import Reply
 from proxy.core.verdict import Verdict
 from proxy.errors import SettingsError
-from proxy.ledger.contract import Ask, Conversation, Entry, Health, Record, Settled, Summary
-from proxy.ledger.local import Memory, Thread
+from proxy.ledger.contract import (
+    Ask,
+    Conversation,
+    Entry,
+    Grade,
+    Health,
+    Kept,
+    Record,
+    Settled,
+    Summary,
+)
+from proxy.ledger.lessons import Lessons
+from proxy.ledger.local import Memory
+from proxy.ledger.thread import Thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,7 @@ class InMemory:
             raise SettingsError("the ledger's max_entries, max_bytes and ttl must be above 0")
         self._options = options
         self._memory = Memory(options.max_entries, options.max_bytes, options.ttl, clock)
+        self._lessons, self._clock = Lessons(clock), clock
         self._unencodable = 0
 
     async def open(self) -> None:
@@ -55,8 +69,25 @@ class InMemory:
     def setting(self, scope: bytes) -> str | None:
         return self._memory.setting(scope)
 
+    def echoed(self, links: Sequence[bytes]) -> Mapping[bytes, Reply | None]:
+        return self._memory.echoes.echoed(links)
+
+    def pinned(self, root: bytes, conversation: bytes) -> Mapping[str, bytes]:
+        return self._memory.echoes.pinned(conversation)
+
     async def settle(self, ask: Ask) -> Settled:
         return self._memory.settle(ask)
+
+    async def keep(self, kept: Kept) -> bool:
+        self._memory.keep(kept)
+        return True
+
+    async def lesson(self, name: str) -> bytes | None:
+        return self._lessons.get(name)
+
+    async def learn(self, name: str, value: bytes, seconds: float) -> bool:
+        self._lessons.put(name, value, self._clock() + seconds)
+        return True
 
     def remember(self, record: Record) -> None:
         thread = self._memory.remember(record)
@@ -69,6 +100,7 @@ class InMemory:
             self._unencodable += 1
             outcome = b"{}"
         self._memory.add_outcome(thread, record.sent.at, outcome)
+        self._memory.add_task(thread, str(record.outcome.get("task") or ""))
         self._memory.shrink(thread)
 
     async def recall(self, conversation: bytes, digests: Sequence[bytes]) -> Mapping[bytes, Entry]:
@@ -85,15 +117,31 @@ class InMemory:
     async def conversations(
         self, scope: bytes | None, limit: int, before: float | None = None
     ) -> list[Summary]:
+        found = self._listed(scope, lambda it: before is None or it.last_at < before)
+        return [_summary(thread) for thread in found[:limit]]
+
+    def _listed(self, scope: bytes | None, wanted: Callable[[Thread], bool]) -> list[Thread]:
+        """The most recently active first."""
         listed = [
             thread
             for thread in self._memory.threads.values()
-            if thread.listed
-            and (scope is None or thread.scope == scope)
-            and (before is None or thread.last_at < before)
+            if thread.listed and (scope is None or thread.scope == scope) and wanted(thread)
         ]
-        listed.sort(key=lambda thread: thread.last_at, reverse=True)
-        return [_summary(thread) for thread in listed[:limit]]
+        return sorted(listed, key=lambda thread: thread.last_at, reverse=True)
+
+    async def accounts(self, ids: Sequence[str]) -> list[tuple[Mapping[str, Any], ...]]:
+        return [_outcomes(thread) if thread else () for thread in map(self._thread, ids)]
+
+    async def labelled(self, scope: bytes | None, task: str, limit: int) -> list[Summary]:
+        found = self._listed(scope, lambda it: it.task == task)
+        return [_summary(thread) for thread in found[:limit]]
+
+    async def grade(self, scope: bytes | None, id: str, grade: Grade) -> str | None:
+        thread = self._thread(id)
+        if thread is None or not thread.turns or scope not in (None, thread.scope):
+            return None
+        self._memory.add_grade(thread, grade)
+        return thread.conversation.hex()
 
     async def conversation(self, id: str) -> Conversation | None:
         thread = self._thread(id)
@@ -101,7 +149,7 @@ class InMemory:
             return None
         return Conversation(
             summary=_summary(thread),
-            outcomes=tuple(orjson.loads(outcome) for _, outcome in thread.outcomes),
+            outcomes=_outcomes(thread),
             last_sent=thread.trail.last,
             entries=self._entries(thread),
         )
@@ -110,7 +158,7 @@ class InMemory:
         thread = self._thread(id)
         if thread is None:
             return False
-        self._memory.drop(thread.conversation)
+        self._memory.forget(thread.conversation)
         if thread.root not in self._memory.grown:
             # What the root holds goes with the last conversation that grew from it.
             self._memory.drop(thread.root)
@@ -136,8 +184,13 @@ class InMemory:
         return {**(root.entries if root else {}), **thread.entries}
 
 
+def _outcomes(thread: Thread) -> tuple[Mapping[str, Any], ...]:
+    return tuple(orjson.loads(outcome) for _, outcome in thread.outcomes)
+
+
 def _summary(thread: Thread) -> Summary:
     last: Mapping[str, Any] = orjson.loads(thread.outcomes[-1][1]) if thread.outcomes else {}
     return Summary(
-        thread.conversation.hex(), thread.scope, thread.turns, thread.first_at, thread.last_at, last
-    )
+        thread.conversation.hex(), thread.scope, thread.turns, thread.first_at, thread.last_at,
+        last, thread.grade,
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """The ledger that workers and replicas share: Redis 7 and 8, Valkey, Sentinel, Cluster.
 
     settle     one script in one exchange; on a Cluster one more, for what has the scope's hash tag
+    keep       one script in one exchange; what the store does not take in time is queued
     remember   queued, written in the background: one pipeline for many turns, one EXPIRE a key
     known      from this worker's memory: a verdict, once seen, holds for ever
 
@@ -24,6 +25,7 @@ from typing import Any, Literal, TypeVar
 from msgspec.structs import replace
 from redis import exceptions as trouble
 
+from proxy.core.replies import Reply
 from proxy.core.verdict import Verdict
 from proxy.errors import SettingsError
 from proxy.ledger import codec
@@ -31,11 +33,22 @@ from proxy.ledger.address import parse
 from proxy.ledger.breaker import Breaker
 from proxy.ledger.browse import Browser, Place
 from proxy.ledger.codec import Codec
-from proxy.ledger.contract import Ask, Conversation, Entry, Health, Record, Settled, Summary
+from proxy.ledger.contract import (
+    Ask,
+    Conversation,
+    Entry,
+    Grade,
+    Health,
+    Kept,
+    Record,
+    Settled,
+    Summary,
+)
+from proxy.ledger.lessons import Lessons
 from proxy.ledger.local import Memory
-from proxy.ledger.pending import Job, Late, Note, Pending
+from proxy.ledger.pending import Job, Late, Note, Pending, Untaken
 from proxy.ledger.remembering import Remembering
-from proxy.ledger.scripts import SETTLE, Command, Keys
+from proxy.ledger.scripts import KEEP, SETTLE, Command, Keys, Script
 from proxy.ledger.settling import Settling
 from proxy.ledger.store import TROUBLE, Store, later, opened, raise_later
 
@@ -110,6 +123,7 @@ class InRedis:
         self._remembering = Remembering(
             self._memory, self._codec, self._keys, self._ttl, options.max_listed
         )
+        self._lessons = Lessons(clock)
         self._pending = Pending(options.max_queue, options.max_queue_bytes)
         self._writing: list[Job] = []
         self._failures: Counter[str] = Counter()
@@ -192,6 +206,12 @@ class InRedis:
     def setting(self, scope: bytes) -> str | None:
         return self._memory.setting(scope)
 
+    def echoed(self, links: Sequence[bytes]) -> Mapping[bytes, Reply | None]:
+        return self._memory.echoes.echoed(links)
+
+    def pinned(self, root: bytes, conversation: bytes) -> Mapping[str, bytes]:
+        return self._memory.echoes.pinned(conversation)
+
     async def settle(self, ask: Ask) -> Settled:
         if self._breaker.open:
             return self._settle_alone(ask)
@@ -210,7 +230,7 @@ class InRedis:
         return settling.settled()
 
     async def _settle_shared(self, settling: Settling) -> None:
-        deadline = asyncio.get_running_loop().time() + self._options.timeout
+        deadline = self._deadline()
         if self._store.apart:
             await self._settle_apart(settling, deadline)
             return
@@ -233,11 +253,14 @@ class InRedis:
             command = settling.hint_command(link, key)
             settling.take_hint(place, await self._call(command, deadline))
 
-    async def _call(self, command: Command, deadline: float) -> Any:
+    async def _call(self, command: Command, deadline: float, script: Script = SETTLE) -> Any:
         try:
             return await self._store.call(command, self._left(deadline))
         except trouble.NoScriptError:
-            return await self._store.call(SETTLE.in_full(command), self._left(deadline))
+            return await self._store.call(script.in_full(command), self._left(deadline))
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._options.timeout
 
     def _left(self, deadline: float) -> float:
         left = deadline - asyncio.get_running_loop().time()
@@ -247,12 +270,16 @@ class InRedis:
 
     def _settle_alone(self, ask: Ask) -> Settled:
         """By this worker's own memory; what is put there is put in the store when it is back."""
-        standing = self._memory.standing
+        standing, echoes = self._memory.standing, self._memory.echoes
         fresh = tuple(offer for offer in ask.offers if standing(offer.links) is None)
+        known = echoes.echoed([echo.link for echo in ask.echoes])
+        pinned = echoes.pinned(ask.conversation) if ask.pins else {}
         settled = self._memory.settle(ask)
-        if settled.won:
-            put = tuple(offer for offer in fresh if offer.verdict is not None)
-            self._push(Late(ask.root, ask.conversation, put))
+        put = tuple(offer for offer in fresh if offer.verdict is not None) if settled.won else ()
+        found = {link: it for link, it in settled.echoes.items() if link not in known}
+        pins = {name: it for name, it in settled.pins.items() if name not in pinned}
+        if put or found or pins:
+            self._push(Late(ask.root, ask.conversation, put, found, pins))
         self._failures["alone"] += 1
         return replace(settled, shared=False)
 
@@ -262,6 +289,59 @@ class InRedis:
             self._breaker.trip(slow=kind == "timeout")
             self._tripped.set()
 
+    # Keep, and learn.
+
+    async def keep(self, kept: Kept) -> bool:
+        id, reply = self._codec.reply(kept.reply)
+        held = self._memory.keep(kept, id)
+        try:
+            taken = await self._keep(self._remembering.keep(kept, id, reply))
+        except asyncio.CancelledError:
+            # Its client has left, and may come back to another worker.
+            self._push(Untaken(kept, held))
+            raise
+        if not taken:
+            self._failures["untaken"] += 1
+            self._push(Untaken(kept, held))
+        held.stored = taken
+        return taken
+
+    async def _keep(self, command: Command) -> bool:
+        if self._breaker.open:
+            return False
+        try:
+            await self._call(command, self._deadline(), KEEP)
+        except TROUBLE as error:
+            self._troubled(error)
+            return False
+        self._breaker.worked()
+        return True
+
+    async def lesson(self, name: str) -> bytes | None:
+        raw = await self._waited(("GET", self._keys.lesson(name)))
+        if isinstance(raw, bytes):
+            read = self._codec.read_lesson(name, raw)
+            if read is not None:
+                self._lessons.put(name, *read)
+            self._failures["unreadable"] += read is None
+        return self._lessons.get(name)
+
+    async def learn(self, name: str, value: bytes, seconds: float) -> bool:
+        until = self._clock() + seconds
+        self._lessons.put(name, value, until)
+        lesson, lasts = self._codec.lesson(name, value, until), max(1, math.ceil(seconds))
+        return bool(await self._waited(("SET", self._keys.lesson(name), lesson, "EX", lasts)))
+
+    async def _waited(self, command: Command) -> Any:
+        """One plain command, for no longer than a request waits; None where it did not work."""
+        if self._breaker.open:
+            return None
+        try:
+            return await self._store.call(command, self._options.timeout)
+        except TROUBLE as error:
+            self._troubled(error)
+            return None
+
     # Remember.
 
     def remember(self, record: Record) -> None:
@@ -269,7 +349,8 @@ class InRedis:
         entries = record.entries if self._options.history == "full" else ()
         sent = thread.trail.last or record.sent
         kept = replace(record, sent=sent, entries=entries, outcome={})
-        self._push(Note(kept, self._outcome(record.outcome)))
+        task = str(record.outcome.get("task") or "")
+        self._push(Note(kept, self._outcome(record.outcome), task))
         self._memory.shrink(thread)
 
     def _outcome(self, outcome: Mapping[str, Any]) -> bytes:
@@ -320,9 +401,14 @@ class InRedis:
     def _commands(self, job: Job) -> list[Command]:
         """None for what cannot be encoded: it is let go, not all that is queued after it."""
         try:
-            if isinstance(job, Late):
-                return self._remembering.late(job)
-            return self._remembering.note(job, self._clock())
+            match job:
+                case Late():
+                    return self._remembering.late(job)
+                case Untaken():
+                    reply = self._codec.reply(job.held.reply)
+                    return [self._remembering.keep(job.kept, *reply)]
+                case Note():
+                    return self._remembering.note(job, self._clock())
         except Exception:
             self._failures["unencodable"] += 1
             return []
@@ -333,10 +419,15 @@ class InRedis:
             return False
         for error in errors:
             self._count(error)
-        if isinstance(job, Late) and not errors:
-            self._failures["diverged"] += self._remembering.disagreeing(job, replies[0])
-        # 0: the record that this one was written against is not there; it is written whole.
-        return isinstance(job, Late) or not replies or replies[0] != 0
+        match job:
+            case Late() if replies and not errors:
+                self._failures["diverged"] += self._remembering.disagreeing(job, replies[0])
+            case Untaken() if replies and not errors:
+                job.held.stored = True
+            case Note():
+                # 0: the record that this one was written against is not there; it is written whole.
+                return not replies or replies[0] != 0
+        return True
 
     # The control plane.
 
@@ -359,13 +450,8 @@ class InRedis:
             return otherwise
 
     async def set_policy(self, scope: bytes, policy: str) -> bool:
-        if self._breaker.open:
-            return False
         command = ("SET", self._keys.policy(scope), codec.policy(policy))
-        try:
-            await self._store.call(command, self._options.timeout)
-        except TROUBLE as error:
-            self._troubled(error)
+        if not await self._waited(command):
             return False
         self._memory.set_setting(scope, policy)
         return True
@@ -393,6 +479,22 @@ class InRedis:
     async def conversation(self, id: str) -> Conversation | None:
         return await self._or(None, self._browser.opened(id))
 
+    async def accounts(self, ids: Sequence[str]) -> list[tuple[Mapping[str, Any], ...]]:
+        return await self._or([() for _ in ids], self._browser.accounts(ids))
+
+    async def labelled(self, scope: bytes | None, task: str, limit: int) -> list[Summary]:
+        since = self._clock() - self._ttl
+        return await self._or([], self._browser.labelled(scope, task, limit, since))
+
+    async def grade(self, scope: bytes | None, id: str, grade: Grade) -> str | None:
+        return await self._or(None, self._grade(scope, id, grade))
+
+    async def _grade(self, scope: bytes | None, id: str, grade: Grade) -> str | None:
+        place = await self._browser.find(id)
+        if place is None or not await self._browser.grade(place, scope, grade):
+            return None
+        return place.conversation.hex()
+
     async def forget(self, id: str) -> bool:
         return await self._or(False, self._forget(id))
 
@@ -401,8 +503,8 @@ class InRedis:
         if place is None:
             return False
         self._pending.drop(place.conversation)
-        self._memory.drop(place.conversation)
-        return await self._browser.forget(place, await self._browser.scope_of(place))
+        self._memory.forget(place.conversation)
+        return await self._browser.forget(place)
 
     def health(self) -> Health:
         state = "up" if not self._breaker.open else "slow" if self._breaker.slow else "down"

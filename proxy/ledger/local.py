@@ -7,48 +7,25 @@ What is let go is a whole conversation, the one longest unused first.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from proxy.core.sent import Sent
 from proxy.core.verdict import Verdict
-from proxy.ledger.contract import Ask, Entry, Record, Settled
-from proxy.ledger.trail import Trail
+from proxy.ledger.contract import Ask, Entry, Grade, Kept, Record, Settled
+from proxy.ledger.echoes import Echoes
+from proxy.ledger.thread import Held, Thread
 
 # What the objects take, measured with tracemalloc and rounded up: good for a bound.
-_THREAD, _VERDICT, _SENT, _ELEMENT, _HINT, _ENTRY, _OUTCOME = 1600, 200, 900, 350, 350, 350, 150
+_VERDICT, _SENT, _ELEMENT, _HINT, _ENTRY, _OUTCOME = 200, 900, 350, 350, 350, 150
+_GRADE, _TASK = 150, 100
 
 MAX_SETTINGS = 100_000
 MAX_OUTCOMES = 2_000
 # A first message that many begin with is no conversation: what it gathers is bounded by itself.
 MAX_FIRST_ENTRIES = 2_000
-
-
-@dataclass(slots=True)
-class Thread:
-    """One conversation. `borne` says of every link with a known verdict whether it stands there.
-
-    The others were found to be decided by an earlier link of their step: nothing can be put on them
-    any more, so that is as final as a verdict. `stored` is what the shared store holds, where there
-    is one: the last record written, and how many parents it has there.
-    """
-
-    scope: bytes
-    root: bytes
-    conversation: bytes
-    borne: dict[bytes, bool] = field(default_factory=dict)
-    trail: Trail = field(default_factory=Trail)
-    hints: set[tuple[bytes, bytes]] = field(default_factory=set)
-    entries: dict[bytes, Entry] = field(default_factory=dict)
-    outcomes: deque[tuple[float, bytes]] = field(default_factory=deque)
-    turns: int = 0
-    first_at: float = 0.0
-    last_at: float = 0.0
-    listed: bool = False
-    used_at: float = 0.0
-    stored: tuple[Sent, int] | None = None
-    weight: int = _THREAD
 
 
 class Memory:
@@ -70,6 +47,7 @@ class Memory:
         self._hints: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
         self._settings: OrderedDict[bytes, str] = OrderedDict()
         self._with_texts: OrderedDict[bytes, Thread] = OrderedDict()
+        self.echoes = Echoes(self.threads, self._weigh, max_bytes)
 
     # What is known.
 
@@ -133,8 +111,7 @@ class Memory:
                 verdicts[offer.links[0]] = standing
         sent, tip = self.last_sent(ask), thread.trail.last
         by_hint = None if sent else self.hinted(ask.scope, ask.hints)
-        self.shrink(thread)
-        return Settled(
+        settled = Settled(
             verdicts=verdicts,
             won=len(put),
             put=frozenset(put),
@@ -144,6 +121,11 @@ class Memory:
             shared=True,
             tip=None if sent and tip and sent[1].link == tip.link else tip,
         )
+        if ask.echoes or ask.pins:
+            found, missed, pins = self.echoes.settle(thread, ask)
+            settled = replace(settled, echoes=found, missed=missed, pins=pins)
+        self.shrink(thread)
+        return settled
 
     def bear(self, thread: Thread, link: bytes, verdict: Verdict, here: bool) -> None:
         """Know a verdict by a link; `here`: it stands on that very link. The first one stays."""
@@ -192,10 +174,28 @@ class Memory:
                 self._weigh(root, -_OUTCOME - len(root.outcomes[-1][1]))
                 root.turns -= 1
                 self._told(thread, *root.outcomes.pop())
+                self._hand_on_grade(root, thread)
         self._told(thread, at, outcome)
         if thread.root != thread.conversation:
             self.grown.setdefault(thread.root, {})[thread.conversation] = None
         thread.listed = True
+
+    def add_task(self, thread: Thread, task: str) -> None:
+        """Know the label that the conversation bears now."""
+        if task != thread.task:
+            before = _TASK + len(thread.task) if thread.task else 0
+            self._weigh(thread, (_TASK + len(task) if task else 0) - before)
+            thread.task = task
+
+    def add_grade(self, thread: Thread, grade: Grade | None) -> None:
+        """Keep how it ended, in the place of what was known of that."""
+        self._weigh(thread, _GRADE * ((grade is not None) - (thread.grade is not None)))
+        thread.grade = grade
+
+    def _hand_on_grade(self, root: Thread, thread: Thread) -> None:
+        if root.grade is not None:
+            self.add_grade(thread, root.grade)
+            self.add_grade(root, None)
 
     def _told(self, thread: Thread, at: float, outcome: bytes) -> None:
         thread.first_at = thread.first_at if thread.turns else at
@@ -212,6 +212,14 @@ class Memory:
         sent = self.add_sent(thread, record.sent)
         self.add_hints(thread, sent.link, record.hints)
         return thread
+
+    def keep(self, kept: Kept, id: bytes = b"") -> Held:
+        """Put a reply where its echoes look for it; `id` is its name in the shared store."""
+        thread = self.touch(kept.scope, kept.root, kept.conversation)
+        held = Held(kept.keys, kept.reply, id)
+        self.echoes.keep(thread, held)
+        self.shrink(thread)
+        return held
 
     # Bounds.
 
@@ -268,12 +276,19 @@ class Memory:
             self._verdicts.pop(link, None)
         for hint in thread.hints:
             self._hints.pop(hint, None)
+        self.echoes.drop(thread)
         siblings = self.grown.get(thread.root, {})
         siblings.pop(conversation, None)
         if not siblings:
             self.grown.pop(thread.root, None)
         self.weight -= thread.weight
         return True
+
+    def forget(self, conversation: bytes) -> None:
+        """Let go one conversation, and of its root's what it took from there."""
+        if (thread := self.threads.get(conversation)) is not None:
+            self.echoes.forget(thread)
+            self.drop(conversation)
 
     def _weigh(self, thread: Thread, more: int) -> None:
         thread.weight += more

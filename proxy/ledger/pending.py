@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from proxy.ledger.contract import Entry, Offer, Record
+from proxy.core.replies import Reply
+from proxy.ledger.contract import Entry, Kept, Offer, Record
+from proxy.ledger.thread import Held, reply_weight
 
 _OVERHEAD = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A record to write. Its account is encoded once, so that writing it twice adds nothing."""
+    """A record to write. Its account is encoded once, so that writing it twice adds nothing; `task`
+    is the label in it.
+    """
 
     record: Record
     outcome: bytes
+    task: str = ""
 
     @property
     def root(self) -> bytes:
@@ -38,11 +43,15 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Verdicts that were settled without the store, to be put where it knows of none."""
+    """Verdicts, findings and pins that were settled without the store, to be put where it knows of
+    none.
+    """
 
     root: bytes
     conversation: bytes
     offers: tuple[Offer, ...]
+    found: Mapping[bytes, Reply | None] = field(default_factory=dict)
+    pins: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -50,10 +59,37 @@ class Late:
 
     @property
     def weight(self) -> int:
-        return _OVERHEAD + sum(100 + 60 * len(offer.links) for offer in self.offers)
+        offers = sum(100 + 60 * len(offer.links) for offer in self.offers)
+        found = sum(200 + (reply_weight(reply) if reply else 0) for reply in self.found.values())
+        pins = sum(200 + len(name) + len(value) for name, value in self.pins.items())
+        return _OVERHEAD + offers + found + pins
 
 
-Job = Note | Late
+@dataclass(frozen=True, slots=True)
+class Untaken:
+    """A reply that the store did not take in time."""
+
+    kept: Kept
+    held: Held
+
+    @property
+    def root(self) -> bytes:
+        return self.kept.root
+
+    @property
+    def conversation(self) -> bytes:
+        return self.kept.conversation
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return ()
+
+    @property
+    def weight(self) -> int:
+        return _OVERHEAD + reply_weight(self.held.reply)
+
+
+Job = Note | Late | Untaken
 
 
 class Pending:

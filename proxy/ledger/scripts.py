@@ -2,12 +2,16 @@
 
     lethe:1:{root}:c:<conversation>  hash: v<link> verdict, s<link> head, d<outgoing> body,
                                      e<digest> entry, f first_at, l last_at, n turns, o scope,
-                                     t link of the latest head, p padding
+                                     t link of the latest head, u grade, p padding, r<id> reply,
+                                     k<key> which reply was kept under it, w<link> which reply was
+                                     found for an echo, q<name> pin
     lethe:1:{root}:o:<conversation>  sorted set: outcomes by time, capped
     lethe:1:{root}:g                 sorted set: conversations grown from this root, by last_at
     lethe:1:{scope}:i, lethe:1:all   sorted sets: conversations by last_at, capped
+    lethe:1:task:<digest>            sorted set: conversations that bore a label, the same way
     lethe:1:{scope}:h:<digest>       hint: where a record lies
     lethe:1:{scope}:p                the set policy; the only key without a TTL
+    lethe:1:lesson:<digest>          a lesson, by its name
     lethe:1:id:<conversation>        its root
 
 Digests are in hex in a key's name and raw in a field's. What settles one turn has the hash tag
@@ -22,6 +26,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 Command = tuple[Any, ...]
@@ -64,6 +69,9 @@ class Keys:
             return f"{self.prefix}:1:all"
         return f"{self.prefix}:1:{{{scope.hex()}}}:i"
 
+    def task(self, label: bytes) -> str:
+        return f"{self.prefix}:1:task:{label.hex()}"
+
     def hint(self, scope: bytes, digest: bytes) -> str:
         return f"{self.prefix}:1:{{{scope.hex()}}}:h:{digest.hex()}"
 
@@ -72,6 +80,10 @@ class Keys:
 
     def root_of(self, conversation: bytes) -> str:
         return f"{self.prefix}:1:id:{conversation.hex()}"
+
+    def lesson(self, name: str) -> str:
+        named = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16)
+        return f"{self.prefix}:1:lesson:{named.hexdigest()}"
 
     def hint_value(self, root: bytes, conversation: bytes, link: bytes) -> bytes:
         """Version, link of the record, key of the conversation that holds it."""
@@ -94,12 +106,16 @@ class Keys:
 
 SETTLE = Script("""
 -- KEYS: conversation, its outcomes, root [, policy, hint ...]
--- ARGV: ttl, outgoing digest of a record that the caller holds, a link that should bear a verdict,
+-- ARGV: ttl, outgoing digest of a record that the caller holds, a field that should be there,
 --       policy under which the verdicts were judged, links deepest first, n, n values that count as
 --       absent, m, m pairs of a step's links and its verdict (none: only asks)
--- Gives: policy or none, whether that link bears one, verdicts, places of the links that bear them
+--       [, m, m times an echo's link, its keys, the id of the reply that the caller has for it or
+--       none, that reply or none, m, m pairs of a pin's name and value]
+-- Gives: policy or none, whether that field is there, verdicts, places of the links that bear them
 --        (0: ours was put, -1: none), record or none, place of the hint to it (0: the chain has
---        it), the record that was sent last, where it is another
+--        it), the record that was sent last, where it is another [, for each echo what became of
+--        it (0: it stood, 1: it was put, -1: nothing, the caller's reply is wanted), what stands,
+--        the reply if the caller has another, for each pin what stood (none: ours was put)]
 local conversation, outcomes, root = KEYS[1], KEYS[2], KEYS[3]
 local ttl, have, witness, judged, chain = unpack(ARGV, 1, 5)
 local NONE, LINK, STRIDE, MOST = string.rep('\\0', 16), 16, 128, 256
@@ -153,7 +169,7 @@ end
 local kind = redis.call('TYPE', conversation).ok
 if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', conversation) end
 
-local witnessed = witness == '' or redis.call('HEXISTS', conversation, 'v' .. witness) == 1
+local witnessed = witness == '' or redis.call('HEXISTS', conversation, witness) == 1
 local verdicts, places = {}, {}
 if tonumber(ARGV[at]) > 16 then
   -- A small hash is a list, searched from its start for each field; a long value makes it a table.
@@ -176,6 +192,79 @@ for n = 1, tonumber(ARGV[at]) do
     places[n] = 0
   end
 end
+
+local echoes, pins
+if ARGV[at + 1] then
+  -- A reference is a version, and the id of a reply (none: a miss).
+  local REFERENCE, MISS, PUT, STOOD, WANTED = 17, '\\1', 1, 0, -1
+  local function get(key, field)
+    local value = redis.pcall('HGET', key, field)
+    return type(value) == 'string' and not absent[value] and value
+  end
+  local function refers(value)
+    return value and #value == REFERENCE and string.sub(value, 1, 1) == MISS
+  end
+  local function reply(key, reference)
+    local value = get(key, 'r' .. string.sub(reference, 2))
+    -- Whoever has it by its id does not look at it: it must be of a version that others can read.
+    return value and string.find(value, '^[\\1\\2]') and value
+  end
+
+  local function standing(link)
+    local reference = get(conversation, 'w' .. link)
+    if reference == MISS then return reference end
+    if not refers(reference) then return end
+    return reference, reply(conversation, reference)
+  end
+  local function kept(keys)
+    for i = 1, #keys, LINK do
+      local field = 'k' .. string.sub(keys, i, i + LINK - 1)
+      for _, key in ipairs({conversation, root}) do
+        local reference = get(key, field)
+        local value = refers(reference) and reply(key, reference)
+        if value then return reference, value end
+      end
+    end
+  end
+
+  local function settled(link, keys, id, ours)
+    local became = STOOD
+    local reference, value = standing(link)
+    if reference ~= MISS and not value then
+      became, reference, value = PUT, kept(keys)
+      if not value and id ~= '' then
+        if ours == '' then return {WANTED, MISS, false} end
+        reference, value = MISS .. id, ours
+      end
+      reference = value and reference or MISS
+      if value and reply(conversation, reference) ~= value then
+        redis.call('HSET', conversation, 'r' .. string.sub(reference, 2), value)
+      end
+      redis.call('HSET', conversation, 'w' .. link, reference)
+    end
+    return {became, reference, reference ~= MISS .. id and value or false}
+  end
+
+  local function pinned(name, ours)
+    local value = get(conversation, 'q' .. name)
+    if value then return value end
+    value = get(root, 'q' .. name)
+    redis.call('HSET', conversation, 'q' .. name, value or ours)
+    return value
+  end
+
+  echoes, pins = {}, {}
+  at = at + 1
+  for n = 1, tonumber(ARGV[at]) do
+    echoes[n] = settled(unpack(ARGV, at + 1, at + 4))
+    at = at + 4
+  end
+  at = at + 1
+  for n = 1, tonumber(ARGV[at]) do
+    pins[n] = pinned(ARGV[at + 1], ARGV[at + 2])
+    at = at + 2
+  end
+end
 redis.call('EXPIRE', conversation, ttl)
 redis.call('EXPIRE', outcomes, ttl)
 
@@ -195,7 +284,29 @@ local latest, tip = redis.call('HGET', conversation, 't'), false
 if latest and #latest == LINK and not (found and hint == 0 and found[1] == latest) then
   tip = record(conversation, latest)
 end
-return {policy, witnessed and 1 or 0, verdicts, places, found, hint, tip}
+return {policy, witnessed and 1 or 0, verdicts, places, found, hint, tip, echoes, pins}
+""")
+
+KEEP = Script("""
+-- KEYS: conversation
+-- ARGV: ttl, id of a reply, the reply, keys that it is kept under where no other is
+local conversation = KEYS[1]
+local ttl, id, reply = unpack(ARGV, 1, 3)
+local REFERENCE, VERSION = 17, '\\1'
+local kind = redis.call('TYPE', conversation).ok
+if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', conversation) end
+local function leads(reference)
+  return reference and #reference == REFERENCE and string.sub(reference, 1, 1) == VERSION
+    and redis.call('HEXISTS', conversation, 'r' .. string.sub(reference, 2)) == 1
+end
+for i = 4, #ARGV do
+  if not leads(redis.call('HGET', conversation, 'k' .. ARGV[i])) then
+    redis.call('HSETNX', conversation, 'r' .. id, reply)
+    redis.call('HSET', conversation, 'k' .. ARGV[i], VERSION .. id)
+  end
+end
+redis.call('EXPIRE', conversation, ttl)
+return 1
 """)
 
 REMEMBER = Script("""
@@ -205,11 +316,22 @@ REMEMBER = Script("""
 -- Gives 0 where the parent is not there: the caller then writes the record whole.
 local conversation, outcomes, root, first_turns, grown = unpack(KEYS)
 local ttl, cap, at, outcome, scope, link, parent = unpack(ARGV, 1, 7)
-local MOST_FIRST = 4000
+local MOST_FIRST, MOST_PINS = 4000, 100
 local kind = redis.call('TYPE', conversation).ok
 if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', conversation) end
--- A first message that many begin with is no conversation, and bears no verdict: it may go.
-if conversation == root and redis.call('HLEN', root) > MOST_FIRST then redis.call('DEL', root) end
+-- A first message that many begin with is no conversation, and bears no verdict: it may go, but for
+-- what is pinned. A reply that is still to be echoed is told again by the worker that kept it.
+if conversation == root and redis.call('HLEN', root) > MOST_FIRST then
+  local pins = {}
+  for _, name in ipairs(redis.call('HKEYS', root)) do
+    if string.sub(name, 1, 1) == 'q' and #pins < 2 * MOST_PINS then
+      pins[#pins + 1] = name
+      pins[#pins + 1] = redis.call('HGET', root, name)
+    end
+  end
+  redis.call('DEL', root)
+  if #pins > 0 then redis.call('HSET', root, unpack(pins)) end
+end
 if parent ~= '' and redis.call('HEXISTS', conversation, 'd' .. parent) == 0 then return 0 end
 
 -- The account of a first turn, under the root, goes over to the conversation that it grew into.
@@ -221,6 +343,11 @@ if conversation ~= root then
       redis.call('HINCRBY', root, 'n', -1)
       redis.call('ZADD', outcomes, first[2], first[1])
       redis.call('HSET', conversation, 'f', first[2], 'n', 1)
+      local grade = redis.call('HGET', root, 'u')
+      if grade then
+        redis.call('HDEL', root, 'u')
+        redis.call('HSET', conversation, 'u', grade)
+      end
     end
   end
   redis.call('ZADD', grown, at, link)
@@ -259,10 +386,37 @@ FORGET = Script("""
 -- ARGV: link of the conversation
 -- What the root holds goes with the last conversation that grew from it.
 local conversation, outcomes, root, first_turns, grown = unpack(KEYS)
+local names = redis.pcall('HKEYS', conversation)
+for _, name in ipairs(names.err and {} or names) do
+  -- Its first reply was kept under the root.
+  if #name == 17 and string.sub(name, 1, 1) == 'r' then redis.pcall('HDEL', root, name) end
+end
 local gone = redis.call('DEL', conversation, outcomes)
 redis.call('ZREM', grown, ARGV[1])
 if redis.call('ZCARD', grown) == 0 then gone = gone + redis.call('DEL', root, first_turns) end
 return gone
 """)
 
-SCRIPTS = (SETTLE, REMEMBER, INDEX, FORGET)
+GRADE = Script("""
+-- KEYS: conversation
+-- ARGV: the grade, the scope that it must be of or none
+local conversation = KEYS[1]
+local grade, scope = unpack(ARGV)
+local owner = redis.pcall('HGET', conversation, 'o')
+if type(owner) ~= 'string' or (scope ~= '' and owner ~= scope) then return 0 end
+redis.call('HSET', conversation, 'u', grade)
+return 1
+""")
+
+SCRIPTS = (SETTLE, REMEMBER, INDEX, FORGET, KEEP, GRADE)
+
+
+def told(
+    echoes: Sequence[tuple[bytes, bytes, bytes, bytes]], pins: Sequence[tuple[bytes, bytes]]
+) -> list[Any]:
+    """What SETTLE is told of echoes (link, keys, id, reply) and pins (name, value); nothing where
+    there are none.
+    """
+    if not echoes and not pins:
+        return []
+    return [len(echoes), *chain(*echoes), len(pins), *chain(*pins)]

@@ -19,9 +19,11 @@ from proxy.core.verdict import Verdict
 from proxy.ledger import codec
 from proxy.ledger.codec import Codec
 from proxy.ledger.contract import Ask, Offer, Settled
-from proxy.ledger.local import Memory, Thread
+from proxy.ledger.echoing import Echoing
+from proxy.ledger.local import Memory
 from proxy.ledger.pending import Late
 from proxy.ledger.scripts import SETTLE, Command, Keys
+from proxy.ledger.thread import Thread
 
 _NONE = -1
 _PUT = 0
@@ -36,6 +38,9 @@ class Settling:
         self._verdicts: dict[bytes, Verdict] = {}
         self._put: set[bytes] = set()
         self._absent: list[bytes] = []
+        self._echoing: Echoing | None = None
+        if ask.echoes or ask.pins:
+            self._echoing = Echoing(ask, memory.echoes, form, self._absent)
         self._local = memory.last_sent(ask)
         self._links = list(reversed(ask.chain[self._local[0] if self._local else 0 :]))
         self._hints = [] if self._local else list(enumerate(ask.hints))
@@ -46,7 +51,15 @@ class Settling:
         self._agreed = True
         self._asked: list[Offer] = [offer for offer in ask.offers if not self._is_known(offer)]
         self.lost: Late | None = None
-        self.unreadable = self.diverged = 0
+        self._unreadable = self._diverged = 0
+
+    @property
+    def unreadable(self) -> int:
+        return self._unreadable + (self._echoing.unreadable if self._echoing else 0)
+
+    @property
+    def diverged(self) -> int:
+        return self._diverged + (self._echoing.diverged if self._echoing else 0)
 
     def _is_known(self, offer: Offer) -> bool:
         known = self._memory.standing(offer.links[-1:])
@@ -67,7 +80,7 @@ class Settling:
         self._setting = codec.read_policy(setting)
         if setting is not None and self._setting is None:
             # Nothing was put for the sake of what is no policy.
-            self.unreadable += 1
+            self._unreadable += 1
             self._absent.append(setting)
             return True
         return self._take(*answer)
@@ -126,12 +139,17 @@ class Settling:
             [*mine, *keys], self._ttl, local, self._witness(), codec.policy(ask.setting),
             b"".join(self._links), len(self._absent), *self._absent,
             len(self._asked), *self._pairs(),
+            *(self._echoing.arguments() if self._echoing else ()),
         )  # fmt: skip
 
     def _witness(self) -> bytes:
-        """The latest link that bears a verdict: where it does not, the store has lost something."""
+        """The latest field that was put: where it is not, the store has lost something."""
         borne = self._thread.borne
-        return next((link for link in reversed(borne) if borne[link]), b"")
+        for link in reversed(borne):
+            if borne[link]:
+                return b"v" + link
+        shelf = self._thread.shelf
+        return shelf.witness() if shelf else b""
 
     def _pairs(self) -> Iterator[bytes]:
         for offer in self._asked:
@@ -144,10 +162,10 @@ class Settling:
 
     def _take(
         self, witnessed: int, values: Sequence[Any], places: Sequence[int], found: Any, hint: int,
-        tip: Any,
+        tip: Any, *told: Sequence[Any],
     ) -> bool:  # fmt: skip
         self._touch()
-        before = self.unreadable
+        before = self._unreadable
         if not witnessed:
             self.lost = self._what_stood()
         asked, self._asked = self._asked, []
@@ -156,12 +174,15 @@ class Settling:
         if found:
             self._take_record(found, self._hints[hint - 1][0] if hint else None)
         self._tip = self._read_record(tip) if tip else None
-        return self.unreadable > before
+        if self._echoing and told:
+            self._echoing.take(self._thread, *told)
+        return self._unreadable > before or bool(self._echoing and self._echoing.unclear)
 
     def _what_stood(self) -> Late:
         bearing = self._memory.bearing(self._ask.conversation)
         offers = tuple(Offer((link,), verdict) for link, verdict in bearing.items())
-        return Late(self._ask.root, self._ask.conversation, offers)
+        stood = self._memory.echoes.standing(self._ask.conversation)
+        return Late(self._ask.root, self._ask.conversation, offers, stood.found, stood.pins)
 
     def _take_verdict(self, offer: Offer, value: Any, place: int) -> None:
         last = offer.links[-1]
@@ -176,7 +197,7 @@ class Settling:
             link = offer.links[place - 1]
             verdict = self._codec.read_verdict(link, value)
             if verdict is None:
-                self.unreadable += 1
+                self._unreadable += 1
                 self._absent.append(value)
                 self._asked.append(offer)
                 return
@@ -184,7 +205,7 @@ class Settling:
             if self._memory.standing(offer.links[place - 1 :]) is None:
                 self._memory.bear(self._thread, link, verdict, True)
                 standing = verdict
-            self.diverged += standing != verdict
+            self._diverged += standing != verdict
         if standing is not None:
             self._memory.bear(self._thread, last, standing, False)
             self._verdicts[offer.links[0]] = standing
@@ -195,7 +216,7 @@ class Settling:
         sent = self._codec.read_head(link, head)
         built = self._codec.assembled(sent.outgoing, bodies, local) if sent else None
         if sent is None or built is None:
-            self.unreadable += 1
+            self._unreadable += 1
             self._links = [other for other in self._links if other != link]
             self._hints = [(place, digest) for place, digest in self._hints if place != hint]
             return
@@ -223,7 +244,7 @@ class Settling:
         sent, by_hint = self._last_sent()
         self._memory.set_setting(self._ask.scope, self._setting)
         self._memory.shrink(self._thread)
-        return Settled(
+        settled = Settled(
             self._verdicts,
             len(self._put),
             sent,
@@ -233,6 +254,10 @@ class Settling:
             self._latest(sent),
             frozenset(self._put),
         )
+        if self._echoing is None:
+            return settled
+        it = self._echoing
+        return replace(settled, echoes=it.found, missed=it.missed, pins=it.pins)
 
     def _latest(self, sent: Sent | None) -> Sent | None:
         """What the conversation sent last of all, by the store or by this worker, if not `sent`."""

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from proxy.errors import KeyUnknown, LedgerError
 from proxy.ledger.contract import Conversation
-from proxy.page import chart, messages, shown, told
+from proxy.page import chart, messages, plain, shown, told
 from proxy.page.access import owned
 from proxy.page.assets import html
 from proxy.page.frame import Frame
@@ -118,7 +118,8 @@ def _facts(it: Conversation, now: float) -> dict[str, Any]:
         "id": it.summary.id,
         "turns": it.summary.turns,
         "first_turn": told.first_turn(it),
-        "totals": told.totals(it.outcomes),
+        "totals": (totals := told.totals(it.outcomes)),
+        "money": plain.money(totals["dollars"]),
         "upstream": told.listed(it.summary)["upstream"],
         "began": it.summary.first_at,
     }

@@ -8,7 +8,9 @@ Each becomes something that can be seen. What is unknown is written `–` and ne
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 UNKNOWN = "–"
 _KEPT = "\t\n"
@@ -53,11 +55,24 @@ def short(number: float | None) -> str:
     return count(number)
 
 
-def dollars(amount: float) -> str:
-    """An estimated sum of money, to two digits that count: `~$0.0012`, `~$3.40`."""
+def dollars(amount: float, estimated: bool = True) -> str:
+    """A sum of money to two digits that count, marked where estimated: `~$0.0012`, `$3.40`."""
+    mark = "~" if estimated else ""
     if abs(amount) >= 1 or amount == 0:
-        return f"~${amount:,.2f}"
-    return f"~${float(f'{amount:.2g}'):.9f}".rstrip("0")
+        return f"{mark}${amount:,.2f}"
+    return f"{mark}${float(f'{amount:.2g}'):.9f}".rstrip("0")
+
+
+def money(sums: Mapping[str, Any] | None) -> str:
+    """What turns came to, in words; a loss is told as one. Nothing where nothing has a price."""
+    if sums is None:
+        return ""
+    saved = sums["mechanical_saving"]
+    verb = "lost" if saved < 0 else "saved"
+    told = f"cost {dollars(sums['cost'], False)} · mechanically {verb} "
+    told += f"{dollars(abs(saved), sums['estimated'])} against keep"
+    unpriced = sums["unpriced_turns"]
+    return f"{told} · {count(unpriced)} turns without a price" if unpriced else told
 
 
 def percent(share: float | None) -> str:

@@ -132,7 +132,10 @@ def _sums(totals: Json) -> Text:
         f"reasoning not sent {_dropped(totals['dropped_tokens_estimated'])}",
     )
     told = "1 break" if breaks == 1 else f"{breaks} breaks"
-    return Text.assemble(" · ".join(parts), " · ", (told, "red" if breaks else ""))
+    money = plain.money(totals["dollars"])
+    return Text.assemble(
+        " · ".join(parts), " · ", (told, "red" if breaks else ""), f"\n{money}" if money else ""
+    )
 
 
 def _turn_table(turns: Sequence[Json]) -> Table:

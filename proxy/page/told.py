@@ -50,7 +50,10 @@ def hit_ratio(account: Account) -> float | None:
 
 
 def dropped(account: Account) -> int | None:
-    """Tokens of reasoning that this request left without, estimated."""
+    """Tokens of reasoning that this request left without: as it was told, else estimated."""
+    told: int | None = part(account, "reasoning_tokens").get("dropped")
+    if told is not None:
+        return told
     found = part(account, "reasoning_bytes").get("dropped")
     return None if found is None else found // BYTES_A_TOKEN
 
@@ -121,6 +124,22 @@ def totals(accounts: Sequence[Account]) -> Found:
         "dropped_tokens_estimated": _sum(map(dropped, accounts)),
         "breaks": sum(map(is_break, accounts)),
         "rebuilt_tokens": _sum(_rebuilt(it) for it in accounts if is_break(it)),
+        "dollars": _dollars(accounts),
+    }
+
+
+def _dollars(accounts: Sequence[Account]) -> Found | None:
+    """What the priced turns came to, and how many answered ones have no price; None where none was
+    ever priced.
+    """
+    priced = [part(it, "dollars") for it in accounts if part(it, "dollars")]
+    if not priced:
+        return None
+    return {
+        "cost": sum(it.get("cost") or 0.0 for it in priced),
+        "mechanical_saving": sum(it.get("mechanical_saving") or 0.0 for it in priced),
+        "estimated": any(it.get("estimated") for it in priced),
+        "unpriced_turns": sum(bool(it.get("unpriced")) for it in accounts),
     }
 
 

@@ -13,7 +13,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 
-from proxy.core.cachemodel import Cache, Rule, Split, replayed
+from proxy.core.cachemodel import Split, replayed
+from proxy.core.contract import CacheRule, Reuse
 from proxy.replay import scripted_agent
 from proxy.replay.scripted_provider import ScriptedProvider, Served
 from proxy.replay.scripted_task import Task, coding_task
@@ -22,7 +23,7 @@ from proxy.settings import AdminSettings, Settings, UpstreamSettings
 POLICIES = ("keep", "drop", "after_artifact", "keep_latest:1")
 """The first is what the others are compared with."""
 
-CACHE = Cache(Rule.PROMPT_AND_GENERATED, block=1)
+CACHE = CacheRule(Reuse.GENERATED, block=1)
 """What the provider runs: under this rule forgetting gains least, since `keep` rebuilds nothing."""
 
 Proxy = Callable[[Settings], AbstractAsyncContextManager[tuple[str, str]]]
@@ -73,11 +74,11 @@ class Run:
         """Requests that the proxy flagged because the cached prefix broke."""
         return sum(n for cause, n in self.causes.items() if cause.startswith("broken"))
 
-    def bill(self, sheet: Sheet, cache: Cache = CACHE) -> Decimal:
+    def bill(self, sheet: Sheet, cache: CacheRule = CACHE) -> Decimal:
         """US dollars, had the provider's cache been like that."""
         traffic = [(it.prompt, it.generated) for it in self.served]
         tokens = self.tokens if cache == CACHE else total(replayed(cache, traffic))
-        fresh = sheet.input if cache.rule is Rule.NONE else sheet.write
+        fresh = sheet.input if cache.reuse is Reuse.NONE else sheet.write
         parts = tokens.read * sheet.read + tokens.uncached * fresh + self.output * sheet.output
         return parts / 1_000_000
 

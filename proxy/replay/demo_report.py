@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.core.cachemodel import Cache, Rule
+from proxy.core.contract import CacheRule, Reuse
 from proxy.replay.demo import CACHE, SHEETS, Run, Sheet
 
-CACHES = (CACHE, Cache(Rule.PROMPT), Cache(Rule.NONE))
+CACHES = (CACHE, CacheRule(Reuse.PROMPT), CacheRule(Reuse.NONE))
 _COLUMNS = ("requests", "sent", "cached", "rebuilt", "new", "output", "bill", "change", "breaks")
 _HOLDS = {
-    Rule.PROMPT_AND_GENERATED: "prompt+generated",
-    Rule.PROMPT: "prompt only",
-    Rule.NONE: "no cache",
+    Reuse.GENERATED: "prompt+generated",
+    Reuse.PROMPT: "prompt only",
+    Reuse.NONE: "no cache",
 }
 
 
@@ -70,7 +70,7 @@ def _rules_table(runs: Sequence[Run]) -> Table:
     for cache in CACHES:
         for sheet in SHEETS:
             bills = [_changed(run.bill(sheet, cache), keep.bill(sheet, cache)) for run in others]
-            table.add_row(f"{_HOLDS[cache.rule]}, {sheet.name}", *bills)
+            table.add_row(f"{_HOLDS[cache.reuse]}, {sheet.name}", *bills)
     return table
 
 
@@ -194,7 +194,7 @@ def as_json(runs: Sequence[Run], steps: int, seed: int) -> dict[str, Any]:
     return {
         "steps": steps,
         "seed": seed,
-        "cache": {"rule": CACHE.rule.value, "block": CACHE.block, "minimum": CACHE.minimum},
+        "cache": {"rule": CACHE.reuse.value, "block": CACHE.block, "minimum": CACHE.minimum},
         "prices": {sheet.name: _prices(sheet) for sheet in SHEETS},
         "runs": [_run(run, runs[0]) for run in runs],
     }
@@ -227,10 +227,10 @@ def _run(run: Run, keep: Run) -> dict[str, Any]:
     }
 
 
-def _bill(run: Run, keep: Run, cache: Cache, sheet: Sheet) -> dict[str, str]:
+def _bill(run: Run, keep: Run, cache: CacheRule, sheet: Sheet) -> dict[str, str]:
     bill = run.bill(sheet, cache)
     return {
-        "cache": cache.rule.value,
+        "cache": cache.reuse.value,
         "prices": sheet.name,
         "usd": str(bill),
         "change_percent": f"{change(bill, keep.bill(sheet, cache)):.4f}",

@@ -20,7 +20,8 @@ from typing import Any
 import orjson
 import uvicorn
 
-from proxy.core.cachemodel import BRANCHES, Cache, Segments, Split, held, size, split
+from proxy.core.cachemodel import BRANCHES, Segments, Split, held, size, split
+from proxy.core.contract import CacheRule
 from proxy.relay import Receive, Send
 from proxy.replay.scripted_wire import Answer, body_of, events_of, rendered, spoken, usage_of
 
@@ -50,7 +51,7 @@ class ScriptedProvider:
     """
 
     def __init__(
-        self, script: Sequence[Answer], cache: Cache, piece: int = 64, record: bool = False
+        self, script: Sequence[Answer], cache: CacheRule, piece: int = 64, record: bool = False
     ) -> None:
         self.served: defaultdict[str, list[Served]] = defaultdict(list)
         self.bodies: defaultdict[str, list[bytes]] = defaultdict(list)

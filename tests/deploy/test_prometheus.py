@@ -209,10 +209,10 @@ def store() -> Iterator[servers.Server]:
 async def scene(folder: Path, store: servers.Server) -> AsyncIterator[tuple[Prometheus, Running]]:
     """A provider, the proxy before it with its ledger in a store, and Prometheus."""
     async with providing(answers) as provider:
-        file = folder / "lethe.toml"
+        file, own = folder / "lethe.toml", folder / "prices.toml"
+        own.write_text('[[price]]\nmodel = "*"\ninput = 2\ncache_read = 0.1\noutput = 10\n')
         file.write_text(
-            f'[[upstream]]\nurl = "{provider.url}"\ncontract = "deepseek"\n'
-            '[[price]]\nmodel = "*"\ninput = 2\ncache_read = 0.1\noutput = 10\n'
+            f'prices = "{own}"\n[[upstream]]\nurl = "{provider.url}"\ncontract = "deepseek"\n'
         )
         environ = {"LETHE_ADMIN_TOKEN": "admin-token"}
         settings = settings_for(None, file, environ=environ, redis=store.url)  # type: ignore[arg-type]

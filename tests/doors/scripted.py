@@ -28,6 +28,8 @@ import pytest
 import uvicorn
 import uvloop
 
+from proxy import server as server_edge
+
 Headers = list[tuple[bytes, bytes]]
 Script = Callable[["Wire"], Awaitable[None]]
 
@@ -307,7 +309,7 @@ async def served(app: Any) -> AsyncIterator[int]:
     """Serve an ASGI callable with uvicorn on a port of its own, in this very loop."""
     listener = listening()
     config = uvicorn.Config(
-        app, http="httptools", lifespan="off", log_config=None, access_log=False
+        app, http=server_edge.Protocol, lifespan="off", log_config=None, access_log=False
     )
     config.load()
     server = uvicorn.Server(config)

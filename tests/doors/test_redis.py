@@ -12,7 +12,8 @@ import redis
 
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 from proxy.errors import SettingsError
-from proxy.ledger.contract import Entry, Settled
+from proxy.ledger.codec import Codec
+from proxy.ledger.contract import Entry, Grade, Settled
 from proxy.ledger.in_redis import InRedis, Options
 from proxy.ledger.scripts import Keys
 from proxy.ledger.trail import REBASE
@@ -209,6 +210,10 @@ async def test_remembers_of_a_conversation_are_written_in_order(server: Server) 
 async def test_every_key_but_the_set_policy_expires(server: Server, raw: redis.Redis) -> None:
     async with opened(server.url) as ledger:
         await a_conversation(ledger)
+        chain = links(3, "labelled")
+        ledger.remember(record(chain, elements(1), outcome={"task": "mend"}))
+        await written(ledger)
+        assert await ledger.grade(SCOPE, chain[1].hex(), Grade(True))
         await ledger.set_policy(SCOPE, "keep")
 
         lasting = {key for key in raw.keys() if raw.ttl(key) == -1}
@@ -228,6 +233,20 @@ async def test_every_turn_renews_all_that_a_conversation_needs(
         short = {key for key in raw.keys() if raw.ttl(key) <= 100}
 
         assert set() == short
+
+
+async def test_grade_lasts_as_long_as_its_conversation(server: Server, raw: redis.Redis) -> None:
+    chain = links(7, "c")
+    async with opened(server.url) as ledger:
+        await a_conversation(ledger)
+        raw.expire(conversation_key(chain), 100)
+
+        await ledger.grade(SCOPE, chain[1].hex(), Grade(True))
+        short = raw.ttl(conversation_key(chain))
+        raw.delete(conversation_key(chain))
+
+        assert 0 < short <= 100
+        assert await ledger.grade(SCOPE, chain[1].hex(), Grade(True)) is None
 
 
 async def test_settling_what_is_known_already_renews_too(server: Server, raw: redis.Redis) -> None:
@@ -254,6 +273,23 @@ async def test_lists_leave_out_what_has_expired(server: Server, raw: redis.Redis
 
         assert [] == listed
         assert 1 == raw.zcard(Keys().index(None)) == raw.zcard(Keys().index(SCOPE))
+
+
+async def test_label_leads_to_nothing_that_has_expired_and_to_no_end_of_conversations(
+    server: Server, raw: redis.Redis
+) -> None:
+    clock = Clock()
+    async with opened(server.url, clock, max_listed=10) as ledger:
+        for number in range(12):
+            chain = links(3, f"c{number}")
+            ledger.remember(record(chain, elements(1), NOW + number, {"task": "mend"}))
+        await written(ledger)
+        (index,) = raw.keys("lethe:1:task:*")
+        bounded = raw.zcard(index)
+        clock.now += TTL + 100
+
+        assert 10 == bounded
+        assert [] == await ledger.labelled(None, "mend", 20)
 
 
 async def test_index_is_bounded(server: Server, raw: redis.Redis) -> None:
@@ -323,9 +359,12 @@ async def test_with_a_key_nothing_at_rest_can_be_read(server: Server, raw: redis
     async with opened(server.url, encryption_key=KEY) as one:
         await a_conversation(one, text=MARKER)
         await one.settle(ask(chain, offer(chain, 1, 3, rewritten)))
-        one.remember(record(chain, elements(MARKER), outcome={"label": MARKER}))
+        one.remember(record(chain, elements(MARKER), outcome={"task": MARKER}))
         await written(one)
+        await one.grade(None, chain[1].hex(), Grade(True, 0.515151))
 
+        assert b"515151" not in everything(raw)
+        assert Keys().task(Codec().label(MARKER)).encode() not in raw.keys()
         assert MARKER.encode() not in everything(raw)
     async with opened(server.url, encryption_key=KEY) as other:
         answer = await other.settle(ask(chain, offer(chain, 1, 3, KEEP)))
@@ -335,7 +374,9 @@ async def test_with_a_key_nothing_at_rest_can_be_read(server: Server, raw: redis
         assert answer.last_sent is not None
         assert elements(MARKER) == answer.last_sent.elements
         assert found is not None
-        assert ({"label": MARKER},) == found.outcomes
+        assert ({"task": MARKER},) == found.outcomes
+        assert Grade(True, 0.515151) == found.summary.grade
+        assert [found.summary.id] == [it.id for it in await other.labelled(None, MARKER, 5)]
 
 
 async def test_what_another_key_sealed_counts_as_absent(server: Server) -> None:
@@ -550,6 +591,9 @@ async def test_nothing_raises_while_the_store_is_away(server: Server) -> None:
         assert [] == await ledger.conversations(None, 10)
         assert await ledger.conversation(chain[1].hex()) is None
         assert not await ledger.forget(chain[1].hex())
+        assert await ledger.grade(None, chain[1].hex(), Grade(True)) is None
+        assert [] == await ledger.labelled(None, "any", 10)
+        assert [(), ()] == await ledger.accounts([chain[1].hex(), "00" * 16])
         assert {} == dict(await ledger.recall(chain[1], [digest("any")]))
         assert not await ledger.set_policy(SCOPE, "keep")
         assert ledger.setting(SCOPE) is None

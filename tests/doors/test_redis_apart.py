@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from proxy.core.verdict import DROP, KEEP
-from proxy.ledger.contract import Entry
+from proxy.ledger.contract import Entry, Grade
 from proxy.ledger.in_redis import InRedis
 from proxy.ledger.scripts import Keys
 from tests.doors.redis_server import PATIENCE, Server, binaries, free_port, running
@@ -24,10 +24,13 @@ from tests.ledger.words import (
     SCOPE,
     ask,
     digest,
+    echo,
     elements,
+    kept,
     links,
     offer,
     record,
+    reply,
     settled,
     written,
 )  # fmt: skip
@@ -123,6 +126,28 @@ async def test_cluster_finds_by_hint_what_lies_on_another_node(nodes: list[Serve
             assert elements(number) == found.last_sent.elements
 
 
+async def test_cluster_grades_and_finds_by_label_on_whatever_node(nodes: list[Server]) -> None:
+    async with opened(cluster_url(nodes)) as one, opened(cluster_url(nodes)) as other:
+        chains = [links(3, f"c{number}") for number in range(8)]
+        for number, chain in enumerate(chains):
+            one.remember(record(chain, elements(1), NOW + number, {"task": "mend", "n": number}))
+        await written(one)
+        ids = [chain[1].hex() for chain in chains]
+
+        taken = [await other.grade(SCOPE, id, Grade(True)) for id in ids]
+        found = await other.labelled(None, "mend", 20)
+        accounts = await other.accounts(ids)
+        forgotten = await other.forget(ids[0])
+
+        assert ids == taken
+        assert list(reversed(ids)) == [it.id for it in found]
+        assert {Grade(True)} == {it.grade for it in found}
+        assert list(range(8)) == [it["n"] for own in accounts for it in own]
+        assert forgotten
+        assert ids[0] not in {it.id for it in await one.labelled(None, "mend", 20)}
+        assert {} == failures(one) == failures(other)
+
+
 async def test_cluster_puts_nothing_that_was_judged_under_another_set_policy(
     nodes: list[Server],
 ) -> None:
@@ -174,6 +199,47 @@ async def test_cluster_that_goes_away_and_comes_back(nodes: list[Server]) -> Non
         assert {chain[3]: KEEP} == after.verdicts
 
 
+async def test_cluster_finds_replies_pins_and_lessons_on_whatever_node(
+    nodes: list[Server],
+) -> None:
+    async with opened(cluster_url(nodes)) as one, opened(cluster_url(nodes)) as other:
+        for number in range(8):
+            chain = links(3, f"c{number}")
+            first = await one.keep(kept(chain[:1], reply(number), "ids", "text"))
+            await one.settle(ask(chain[:1], pins={"encoding": b"empty"}))
+            learned = await one.learn(f"lesson {number}", b"value", 60)
+
+            found = await other.settle(
+                ask(
+                    chain, offer(chain, 1, 3, DROP), echoes=[echo(chain, 1, "none", "text")],
+                    pins={"encoding": b"absent"},
+                )
+            )  # fmt: skip
+
+            assert (True, True) == (first, learned)
+            assert {chain[1]: reply(number)} == found.echoes
+            assert ({"encoding": b"empty"}, 1) == (found.pins, found.won)
+            assert b"value" == await other.lesson(f"lesson {number}")
+        assert {} == failures(one) == failures(other)
+
+
+async def test_cluster_that_does_not_answer_holds_up_no_reply(nodes: list[Server]) -> None:
+    chain = links(3)
+    async with opened(cluster_url(nodes), timeout=0.5) as one, opened(cluster_url(nodes)) as other:
+        await settled(one, ask(chain))
+        for node in nodes:
+            node.pause()
+        taken = await one.keep(kept(chain[:1], reply(1), "ids"))
+        for node in nodes:
+            node.resume()
+        await until(one, "up")
+        await written(one)
+        found = await settled(other, ask(chain, echoes=[echo(chain, 1, "ids")]))
+
+        assert not taken
+        assert {chain[1]: reply(1)} == found.echoes
+
+
 # Sentinel.
 
 
@@ -210,6 +276,7 @@ async def test_successor_that_sentinel_names_is_used(binary: str | None, tmp_pat
         async with opened(url) as one, opened(url) as other:
             first = await settled(one, ask(chain, offer(chain, 1, 3, DROP)))
             one.remember(record(chain[:3], elements(1, 2)))
+            assert await one.keep(kept(chain[:3], reply(1), "ids"))
             await written(one)
             with redis.Redis.from_url(master.url, socket_timeout=2 * PATIENCE) as client:
                 # What a connection waits for is its own last write, and all before it.
@@ -218,12 +285,15 @@ async def test_successor_that_sentinel_names_is_used(binary: str | None, tmp_pat
             master.kill()
             after = await settled(one, ask(chain, offer(chain, 3, 5, KEEP)))
             await settled(other, ask(chain))
-            shared = await settled(other, ask(chain, offer(chain, 1, 3, KEEP)))
+            shared = await settled(
+                other, ask(chain, offer(chain, 1, 3, KEEP), echoes=[echo(chain, 3, "ids")])
+            )
             await written(one)
 
             assert ({chain[1]: DROP}, True) == (first.verdicts, first.shared)
             assert {chain[3]: KEEP} == after.verdicts
             assert {chain[1]: DROP} == shared.verdicts
+            assert {chain[3]: reply(1)} == shared.echoes
             with redis.Redis.from_url(replica.url) as client:
                 assert client.exists(Keys().conversation(chain[0], chain[1]))
 

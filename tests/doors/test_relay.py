@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from proxy.core import headers
+from proxy.cycle import CLIENT
 from proxy.errors import BodyTooLarge, ClientGone
 from proxy.relay import (
     BodyChunks,
@@ -83,13 +84,12 @@ class App:
         body: bytes | BodyChunks
         if self.passing:
             body = BodyChunks(receive)
-            receive = body.receive
         else:
             body = await read_body(receive, LIMIT, declared)
         tap = Reader()
         self.taps.append(tap)
         edit = self.edit() if self.edit else None
-        async with Watch(receive) as watch:
+        async with Watch(scope["extensions"][CLIENT]) as watch:
             reply = await self.upstream.send(self.target, scope["method"], url, sent, body)
             back = headers.returned(reply.headers)
             return await relay_watched(
@@ -516,18 +516,23 @@ async def test_every_exchange_ends_once_whoever_leaves_first():
 
 
 class Told:
-    """ASGI's two callables without a server: what was sent, and a client that leaves on demand."""
+    """What was sent, without a server, and a client that leaves on demand."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
-        self.left = asyncio.Event()
+        self.gone = False
+        self.call: Callable[[], None] | None = None
 
     async def send(self, message: Message) -> None:
         self.sent.append(message)
 
-    async def receive(self) -> Message:
-        await self.left.wait()
-        return {"type": "http.disconnect"}
+    def when_gone(self, call: Callable[[], None] | None) -> None:
+        self.call = call
+
+    def leave(self) -> None:
+        self.gone = True
+        if self.call is not None:
+            asyncio.get_running_loop().call_soon(self.call)
 
 
 class SlowToClose:
@@ -546,7 +551,7 @@ class SlowToClose:
         return self
 
     async def __anext__(self) -> bytes:
-        self.told.left.set()
+        self.told.leave()
         await asyncio.Event().wait()
         raise StopAsyncIteration
 
@@ -560,7 +565,7 @@ async def test_closing_runs_to_its_end_in_an_exchange_that_was_cancelled():
     told = Told()
     reply = SlowToClose(told)
 
-    assert Ending.CLIENT_GONE is await relay(told.send, told.receive, reply, [], 200, None)
+    assert Ending.CLIENT_GONE is await relay(told.send, told, reply, [], 200, None)
     assert 1 == reply.closed
     assert ["http.response.start"] == [message["type"] for message in told.sent]
 
@@ -598,7 +603,7 @@ async def test_a_server_that_reports_a_dead_client_by_an_error_is_believed():
 
     told, reply = Told(), Spoken(b"one")
 
-    assert Ending.CLIENT_GONE is await relay(send, told.receive, reply, [], 200, None)
+    assert Ending.CLIENT_GONE is await relay(send, told, reply, [], 200, None)
     assert 1 == reply.closed
 
 
@@ -606,7 +611,7 @@ async def test_the_messages_of_a_relay_are_the_pieces_and_an_end():
     told, reply = Told(), Spoken(b"one", b"two")
     given = [(b"x", b"y")]
 
-    assert Ending.COMPLETE is await relay(told.send, told.receive, reply, given, 201, None)
+    assert Ending.COMPLETE is await relay(told.send, told, reply, given, 201, None)
     assert [
         {"type": "http.response.start", "status": 201, "headers": given},
         {"type": "http.response.body", "body": b"one", "more_body": True},
@@ -618,7 +623,7 @@ async def test_the_messages_of_a_relay_are_the_pieces_and_an_end():
 async def test_a_reply_that_broke_off_is_left_without_an_end():
     told, reply = Told(), Spoken(b"one", ends="upstream_gone")
 
-    assert Ending.UPSTREAM_GONE is await relay(told.send, told.receive, reply, [], 200, None)
+    assert Ending.UPSTREAM_GONE is await relay(told.send, told, reply, [], 200, None)
     assert [True] == [m["more_body"] for m in told.sent if m["type"] == "http.response.body"]
     assert 1 == reply.closed
 
@@ -627,22 +632,38 @@ async def test_a_piece_that_an_edit_holds_back_whole_is_no_message():
     told, reply = Told(), Spoken(b"no line yet", b"\nhalf")
     edit = WithoutUsage()
 
-    assert Ending.COMPLETE is await relay(told.send, told.receive, reply, [], 200, None, edit)
+    assert Ending.COMPLETE is await relay(told.send, told, reply, [], 200, None, edit)
     assert [b"no line yet\n", b"half", b""] == [m["body"] for m in told.sent[1:]]
 
 
-async def test_a_watch_takes_no_notice_of_what_is_not_leaving():
-    receive = saying(part(b""), part(b"late", False), GONE)
+async def test_a_client_that_left_before_is_not_waited_for():
+    told = Told()
+    told.leave()
     with pytest.raises(ClientGone):
-        async with Watch(receive):
+        async with Watch(told):
             await asyncio.Event().wait()
+
+
+async def test_a_cancellation_from_outside_stays_one_also_when_the_client_leaves_meanwhile():
+    told = Told()
+
+    async def watched() -> None:
+        async with Watch(told):
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(watched())
+        await asyncio.sleep(0)
+        task.cancel()
+        told.leave()
+    assert task.cancelled()
 
 
 async def test_an_error_under_a_watch_comes_out_as_it_is_with_its_cause():
     told, cause = Told(), ValueError()
 
     async def failing() -> None:
-        async with Watch(told.receive):
+        async with Watch(told):
             raise LookupError from cause
 
     with pytest.raises(LookupError) as raised:
@@ -652,11 +673,11 @@ async def test_an_error_under_a_watch_comes_out_as_it_is_with_its_cause():
 
 async def test_an_error_on_the_way_out_of_a_client_that_left_does_not_hide_that_it_left():
     told = Told()
-    told.left.set()
 
     async def failing() -> None:
-        async with Watch(told.receive):
+        async with Watch(told):
             try:
+                told.leave()
                 await asyncio.Event().wait()
             finally:
                 raise LookupError
@@ -667,9 +688,9 @@ async def test_an_error_on_the_way_out_of_a_client_that_left_does_not_hide_that_
 
 async def test_a_client_may_leave_once_the_watch_is_over():
     told = Told()
-    async with Watch(told.receive) as watch:
+    async with Watch(told) as watch:
         watch.stop()
-        told.left.set()
+        told.leave()
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -717,19 +738,6 @@ async def test_a_body_that_breaks_off_means_that_the_client_left():
     assert b"a" == await anext(body)
     with pytest.raises(ClientGone):
         await anext(body)
-
-
-async def test_a_watch_on_a_body_that_passes_through_waits_until_the_body_is_in():
-    body = BodyChunks(saying(part(b"a"), part(b""), part(b"b", False), GONE))
-
-    async def reading() -> None:
-        async with Watch(body.receive):
-            assert [b"a", b"b"] == [piece async for piece in body]
-            await body.aclose()
-            await asyncio.Event().wait()
-
-    with pytest.raises(ClientGone):
-        await reading()
 
 
 @on_every_loop

@@ -47,6 +47,8 @@ class Provider:
     came: list[Came]
     left: list[str]
     """What ended early: one word for each client that went away."""
+    asked: list[Came] = field(default_factory=list)
+    """What the proxy asked on its own account, which no script answers."""
 
     @property
     def last(self) -> Came:
@@ -54,10 +56,12 @@ class Provider:
 
 
 @asynccontextmanager
-async def providing(script: Script) -> AsyncIterator[Provider]:
+async def providing(script: Script, *, all_of_it: bool = False) -> AsyncIterator[Provider]:
+    """`all_of_it`: the script answers also what the proxy asks on its own account."""
     listener = bound("127.0.0.1", 0)
     provider = Provider(f"http://127.0.0.1:{listener.getsockname()[1]}", [], [])
-    config = uvicorn.Config(_app(provider, script), lifespan="off", log_config=None, ws="none")
+    app = _app(provider, script, all_of_it)
+    config = uvicorn.Config(app, lifespan="off", log_config=None, ws="none")
     server = _Quiet(config)
     async with asyncio.TaskGroup() as group:
         group.create_task(server.serve(sockets=[listener]))
@@ -74,11 +78,13 @@ class _Quiet(uvicorn.Server):
         yield
 
 
-def _app(provider: Provider, script: Script) -> Any:
+def _app(provider: Provider, script: Script, all_of_it: bool) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         came = await _read(scope, receive)
-        provider.came.append(came)
-        await _write(provider, script(came), receive, send)
+        own = not all_of_it and came.headers.get("user-agent", "").startswith("lethe/")
+        (provider.asked if own else provider.came).append(came)
+        answer = Answer(404, chunks=(b"{}",)) if own else script(came)
+        await _write(provider, answer, receive, send)
 
     return app
 

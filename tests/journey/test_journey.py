@@ -596,9 +596,10 @@ async def test_a_conversation_can_be_forgotten_by_its_key_and_by_no_other(
 async def test_what_it_came_to_is_told_at_the_configured_prices(
     client: httpx.AsyncClient, provider: Provider, tmp_path: Path
 ) -> None:
-    file, log = tmp_path / "lethe.toml", tmp_path / "lethe.log"
+    file, own, log = tmp_path / "lethe.toml", tmp_path / "prices.toml", tmp_path / "lethe.log"
     price = 'model = "m"\ninput = 2.0\ncache_read = 0.1\ncache_write = 2.5\noutput = 10.0\n'
-    file.write_text(f'log = "{log}"\n[[upstream]]\nurl = "{provider.url}"\n[[price]]\n{price}')
+    own.write_text(f"[[price]]\n{price}")
+    file.write_text(f'log = "{log}"\nprices = "{own}"\n[[upstream]]\nurl = "{provider.url}"\n')
     settings = settings_for(None, file, log=None)  # type: ignore[arg-type]
     async with running(settings) as proxy:
         for count in range(3):
@@ -606,13 +607,39 @@ async def test_what_it_came_to_is_told_at_the_configured_prices(
         await post(client, proxy, request(0, model="unknown"))
         numbers = (await client.get(f"{proxy.admin}/metrics")).text
 
-    told = [json.loads(line).get("dollars") for line in log.read_text().splitlines()]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    told = [line.get("dollars") for line in lines]
     # 40 uncached at $2, 60 read at $0.10, 10 out at $10, a million.
     assert [0.000186] * 3 == [line["cost"] for line in told[:3]]
-    assert 0 < told[2]["saved_estimated"]
-    assert told[3] is None
-    assert "lethe_unpriced_total 1.0" in numbers
+    parts = {"input": 8e-05, "cache_read": 6e-06, "output": 0.0001}
+    assert parts | {"cache_write_5m": 0, "cache_write_1h": 0} == told[0]["parts"]
+    assert 0 == told[0]["mechanical_saving"]
+    assert 0 < told[2]["mechanical_saving"]
+    assert told[2]["estimated"]
+    assert pytest.approx(0.000186 + told[2]["mechanical_saving"]) == told[2]["keep"]
+    assert [None, "unknown_provider"] == [told[3], lines[3]["unpriced"]]
+    assert 'lethe_unpriced_total{reason="unknown_provider"} 1.0' in numbers
     assert 'lethe_cost_dollars_total{key="",part="output"} 0.0003' in numbers
+    assert 'lethe_saved_dollars_total{estimated="true",policy="drop"}' in numbers
+
+
+async def test_the_price_list_is_there_after_a_while_and_until_then_a_price_is_pending(
+    client: httpx.AsyncClient, provider: Provider, tmp_path: Path
+) -> None:
+    file, log = tmp_path / "lethe.toml", tmp_path / "lethe.log"
+    file.write_text(f'log = "{log}"\n[[upstream]]\nurl = "{provider.url}"\npriced_as = "openai"\n')
+    settings = settings_for(None, file, log=None)  # type: ignore[arg-type]
+    priced = 'lethe_cost_dollars_total{key="",part="output"}'
+    async with running(settings) as proxy, asyncio.timeout(30):
+        numbers = ""
+        while priced not in numbers:
+            await post(client, proxy, request(0, model="gpt-5"))
+            numbers = (await client.get(f"{proxy.admin}/metrics")).text
+
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    # 40 uncached at $1.25, 60 read at $0.125, 10 out at $10, a million.
+    assert 0.0001575 == told[-1]["dollars"]["cost"]
+    assert {"pending"} >= {line["unpriced"] for line in told[:-1]}
 
 
 # The official SDK

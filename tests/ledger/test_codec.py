@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.replies import Reply
 from proxy.core.sent import Element, Part, Sent
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 from proxy.errors import SettingsError
 from proxy.ledger.codec import NO_PARENT, Body, Codec, policy, read_policy
-from proxy.ledger.contract import Entry
+from proxy.ledger.contract import Entry, Grade
 from proxy.ledger.trail import Patch, difference, whole
 from tests.ledger.words import digest, elements, sent
 
 KEY = bytes(range(32)).hex()
 LINK = digest("link")
-
+A_REPLY = Reply("reasoning", "ä secret", b"[]", ("{}",))
 
 texts = st.text(st.characters(), max_size=30)
 digests = st.binary(min_size=16, max_size=16)
@@ -37,8 +38,9 @@ patches = st.builds(
 maybe_digests = st.just(b"") | digests.filter(any)
 heads = st.builds(
     Sent, digests, digests, st.just(()), st.floats(0, 4e9), texts, counts, counts, counts,
-    maybe_digests, maybe_digests,
+    maybe_digests, maybe_digests, counts, counts, st.booleans(),
 )  # fmt: skip
+replies = st.builds(Reply, texts, texts, st.binary(), st.lists(texts, max_size=4).map(tuple))
 entries = st.builds(Entry, digests, st.binary(), st.none() | st.binary())
 
 
@@ -82,6 +84,66 @@ def test_outcome_is_read_as_it_was_written(codec: Codec) -> None:
     assert outcome == codec.read_outcome(codec.outcome(outcome))
 
 
+@given(reply=replies)
+def test_reply_is_read_as_it_was_written(codec: Codec, reply: Reply) -> None:
+    id, raw = codec.reply(reply)
+
+    assert reply == codec.read_reply(id, raw)
+
+
+@given(one=replies, another=replies)
+def test_equal_replies_and_no_others_share_an_id(codec: Codec, one: Reply, another: Reply) -> None:
+    assert (one == another) == (codec.reply(one)[0] == codec.reply(another)[0])
+
+
+def test_every_field_is_at_rest() -> None:
+    assert ("carrier", "reasoning", "details", "arguments") == Reply.__struct_fields__
+    assert (
+        "link", "outgoing", "elements", "at", "upstream", "prompt_tokens", "output_tokens",
+        "cached_tokens", "reply", "conversation", "reasoning_tokens", "dropped_tokens",
+        "dropped_estimated",
+    ) == Sent.__struct_fields__  # fmt: skip
+
+
+def test_id_tells_nothing_of_a_reply_to_who_has_no_key() -> None:
+    ids = {codec.reply(A_REPLY)[0] for codec in (Codec(), encrypted(), encrypted("ff" * 32))}
+
+    assert 3 == len(ids)
+
+
+@given(value=st.binary(), root=digests)
+def test_pin_is_read_as_it_was_written(codec: Codec, value: bytes, root: bytes) -> None:
+    raw = codec.pin(root, "encoding:0a", value)
+
+    assert value == codec.read_pin(root, "encoding:0a", raw)
+
+
+@given(value=st.binary(), name=texts, until=st.floats(0, 4e9))
+def test_lesson_is_read_as_it_was_written(
+    codec: Codec, value: bytes, name: str, until: float
+) -> None:
+    assert (value, until) == codec.read_lesson(name, codec.lesson(name, value, until))
+
+
+@given(success=st.booleans(), score=st.none() | st.floats(-1e9, 1e9), at=st.floats(0, 4e9))
+def test_grade_is_read_as_it_was_written(
+    codec: Codec, success: bool, score: float | None, at: float
+) -> None:
+    grade = Grade(success, score, at)
+
+    assert grade == codec.read_grade(LINK, codec.grade(LINK, grade))
+
+
+def test_label_is_known_again_and_tells_nothing_to_who_has_no_key() -> None:
+    labels = [codec.label("a task") for codec in (Codec(), encrypted(), encrypted("ff" * 32))]
+
+    assert 3 == len(set(labels))
+    assert {16} == set(map(len, labels))
+    assert labels[1] == encrypted().label("a task")
+    assert labels[0] != Codec().label("another")
+    assert b"a task" not in labels[0]
+
+
 def test_outcome_that_is_no_json_is_refused(codec: Codec) -> None:
     with pytest.raises(TypeError):
         codec.outcome({"bad": object()})
@@ -96,6 +158,10 @@ READERS: list[Read] = [
     lambda codec, raw: codec.read_body(LINK, raw),
     lambda codec, raw: codec.read_entry(LINK, raw),
     lambda codec, raw: codec.read_outcome(raw),
+    lambda codec, raw: codec.read_reply(codec.reply(A_REPLY)[0], raw),
+    lambda codec, raw: codec.read_pin(LINK, "encoding", raw),
+    lambda codec, raw: codec.read_lesson("encoding", raw),
+    lambda codec, raw: codec.read_grade(LINK, raw),
 ]
 WRITERS: list[Write] = [
     lambda codec: codec.verdict(LINK, Verdict(Kind.REPLACE, "ä text")),
@@ -103,6 +169,10 @@ WRITERS: list[Write] = [
     lambda codec: codec.body(LINK, Body(NO_PARENT, 0, whole(elements(1, 2)))),
     lambda codec: codec.entry(Entry(LINK, b"left", b"came")),
     lambda codec: codec.outcome({"turn": 1}),
+    lambda codec: codec.reply(A_REPLY)[1],
+    lambda codec: codec.pin(LINK, "encoding", b""),
+    lambda codec: codec.lesson("encoding", b"empty", 1.0),
+    lambda codec: codec.grade(LINK, Grade(True, 0.5, 1.0)),
 ]
 PAIRS = list(zip(WRITERS, READERS, strict=True))
 
@@ -146,6 +216,10 @@ def test_sealed_value_does_not_open_under_another_name() -> None:
 
     assert codec.read_verdict(digest("other link"), raw) is None
     assert codec.read_entry(LINK, raw) is None
+    assert codec.read_pin(digest("other"), "encoding", codec.pin(LINK, "encoding", b"")) is None
+    assert codec.read_lesson("other", codec.lesson("encoding", b"", 1.0)) is None
+    assert codec.read_grade(digest("other"), codec.grade(LINK, Grade(True))) is None
+    assert codec.read_reply(LINK, codec.reply(A_REPLY)[1]) is None
 
 
 def test_sealed_text_is_not_in_what_is_stored() -> None:
@@ -154,6 +228,9 @@ def test_sealed_text_is_not_in_what_is_stored() -> None:
     assert b"secret" not in codec.verdict(LINK, Verdict(Kind.REPLACE, "a secret"))
     assert b"secret" not in codec.entry(Entry(LINK, b"a secret", b"the secret"))
     assert b"secret" not in codec.outcome({"label": "secret"})
+    assert b"secret" not in codec.reply(A_REPLY)[1]
+    assert b"secret" not in codec.pin(LINK, "order", b"secret")
+    assert b"secret" not in codec.lesson("name", b"secret", 1.0)
     assert codec.verdict(LINK, DROP) != codec.verdict(LINK, DROP)
 
 

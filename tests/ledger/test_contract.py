@@ -11,7 +11,7 @@ import pytest
 
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 from proxy.ledger import in_memory, in_redis
-from proxy.ledger.contract import Entry, Ledger
+from proxy.ledger.contract import Entry, Grade, Ledger
 from proxy.ledger.trail import REBASE
 from tests.doors.redis_server import Server, binaries, running
 from tests.ledger.words import (
@@ -68,10 +68,15 @@ def servers() -> Iterator[Callable[[str | None], Server]]:
 
 
 @pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
 async def two(
-    servers: Callable[[str | None], Server], binary: str | None, key: str | None, kind: str
-) -> AsyncIterator[Two]:
-    clock = Clock()
+    servers: Callable[[str | None], Server], binary: str | None, key: str | None, kind: str,
+    clock: Clock,
+) -> AsyncIterator[Two]:  # fmt: skip
     if kind == "memory":
         ledger = in_memory.InMemory(in_memory.Options(), clock)
         yield Two(ledger, ledger)
@@ -502,7 +507,107 @@ async def test_first_turn_outlives_one_of_two_that_grew_from_it(two: Two) -> Non
 @pytest.mark.parametrize("id", ["", "no hex", "00" * 16, "ff", "é"])
 async def test_unknown_ids_find_nothing(two: Two, id: str) -> None:
     assert await two.one.conversation(id) is None
+    assert await two.one.grade(None, id, Grade(True)) is None
+    assert [()] == await two.one.accounts([id])
     assert not await two.one.forget(id)
+
+
+# How it ended.
+
+
+async def graded(ledger: Ledger, id: str) -> Grade | None:
+    found = await ledger.conversation(id)
+    assert found is not None
+    assert [found.summary.grade] == [s.grade for s in await ledger.conversations(None, 9, None)]
+    return found.summary.grade
+
+
+async def test_grade_is_kept_with_the_conversation_and_a_later_one_replaces_it(two: Two) -> None:
+    chain = links(5)
+    id = chain[1].hex()
+    two.one.remember(record(chain[:3], elements(1), NOW))
+    await written(two.one)
+
+    before = await graded(two.other, id)
+    taken = await two.other.grade(None, id, Grade(False, 0.25, NOW))
+    first = await graded(two.one, id)
+    again = await two.one.grade(SCOPE, chain[0].hex(), Grade(True, None, NOW + 1))
+    two.one.remember(record(chain, elements(1, 2), NOW + 2))
+    await written(two.one)
+
+    assert before is None
+    assert (id, id) == (taken, again)
+    assert Grade(False, 0.25, NOW) == first
+    assert Grade(True, None, NOW + 1) == await graded(two.other, id)
+
+
+async def test_grade_from_another_scope_is_not_taken(two: Two) -> None:
+    chain = links(3)
+    two.one.remember(record(chain, elements(1)))
+    await written(two.one)
+
+    assert await two.other.grade(OTHER, chain[1].hex(), Grade(True)) is None
+    assert await graded(two.one, chain[1].hex()) is None
+
+
+async def test_grade_of_a_first_turn_goes_over_to_what_grew_from_it(two: Two) -> None:
+    chain = links(3)
+    two.one.remember(record(chain[:1], elements(1), NOW))
+    await written(two.one)
+    await two.other.grade(None, chain[0].hex(), Grade(True, 2.0))
+
+    two.one.remember(record(chain, elements(1, 2), NOW + 1))
+    two.one.remember(record(fork(chain, 1, 3, "another"), elements(1, 3), NOW + 2))
+    await written(two.one)
+
+    rows = {s.id: s.grade for s in await two.other.conversations(None, 10)}
+    assert {chain[1].hex(): Grade(True, 2.0), fork(chain, 1, 3, "another")[1].hex(): None} == rows
+
+
+async def test_label_leads_to_the_conversations_that_bear_it_now(two: Two) -> None:
+    for number, task in enumerate(["one", "two", "one", "", "one"]):
+        chain = links(3, f"conversation {number}")
+        scope = OTHER if number == 2 else SCOPE
+        two.one.remember(
+            record(chain, elements(1), NOW + number, {"n": number, "task": task}, scope=scope)
+        )
+    moved = links(5, "conversation 0")
+    two.one.remember(record(moved, elements(1, 2), NOW + 9, {"n": 9, "task": "two"}))
+    await written(two.one)
+
+    async def found(scope: bytes | None, task: str, limit: int = 10) -> list[int]:
+        return [it.last["n"] for it in await two.other.labelled(scope, task, limit)]
+
+    assert [4, 2] == await found(None, "one")
+    assert [4] == await found(SCOPE, "one")
+    assert [9, 1] == await found(SCOPE, "two")
+    assert [9] == await found(None, "two", 1)
+    assert [] == await found(None, "three")
+
+
+async def test_forgotten_conversation_is_found_under_no_label(two: Two) -> None:
+    chain = links(3)
+    two.one.remember(record(chain, elements(1), NOW, {"task": "mend"}))
+    await written(two.one)
+    await two.one.grade(None, chain[1].hex(), Grade(True))
+
+    assert await two.one.forget(chain[1].hex())
+
+    assert [] == await two.other.labelled(None, "mend", 10)
+    assert await two.other.grade(None, chain[1].hex(), Grade(True)) is None
+
+
+async def test_accounts_are_told_of_several_conversations_at_once(two: Two) -> None:
+    one, another = links(5, "one"), links(3, "another")
+    two.one.remember(record(one[:3], elements(1), NOW, {"n": 1}))
+    two.one.remember(record(one, elements(1, 2), NOW + 1, {"n": 2}))
+    two.one.remember(record(another, elements(3), NOW + 2, {"n": 3}))
+    await written(two.one)
+
+    found = await two.other.accounts([another[1].hex(), "00" * 16, one[1].hex()])
+
+    assert [[3], [], [1, 2]] == [[it["n"] for it in accounts] for accounts in found]
+    assert [] == await two.other.accounts([])
 
 
 async def test_account_that_is_no_json_loses_no_turn(two: Two) -> None:

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 from proxy.errors import SettingsError
-from proxy.ledger.contract import Entry
+from proxy.ledger.contract import Entry, Grade
+from proxy.ledger.echoes import MAX_FIRST_REPLIES
 from proxy.ledger.in_memory import InMemory, Options
+from proxy.ledger.lessons import MAX_LESSONS
 from proxy.ledger.local import MAX_FIRST_ENTRIES, MAX_OUTCOMES, MAX_SETTINGS
-from tests.ledger.words import NOW, Clock, ask, digest, elements, links, offer, record
+from proxy.ledger.thread import MAX_PINS
+from tests.ledger.words import (
+    NOW,
+    Clock,
+    ask,
+    digest,
+    echo,
+    elements,
+    fork,
+    kept,
+    links,
+    offer,
+    record,
+    reply,
+)  # fmt: skip
 
 DAY = 86_400.0
 
@@ -160,6 +177,122 @@ async def test_hint_goes_over_to_the_conversation_that_used_it_last() -> None:
 
     assert found.last_sent is not None
     assert links(3, "second")[2] == found.last_sent.link
+
+
+async def test_replies_go_with_their_conversation_and_never_with_what_was_said() -> None:
+    it = ledger(max_bytes=100_000)
+    chain = links(3)
+    await it.keep(kept(chain, reply(1, 20_000), "ids"))
+    await it.settle(ask(chain, echoes=[echo(chain, 1)], pins={"encoding": b"empty"}))
+    it.remember(record(chain, elements(1, 2), entries=[Entry(digest("huge"), bytes(200_000))]))
+    grown = links(5)
+
+    found = await it.settle(ask(grown, echoes=[echo(grown, 3, "ids")]))
+    for number in range(5):
+        await it.keep(kept(links(3, f"{number}"), reply(number, 20_000), "ids"))
+
+    assert {} == dict(await it.recall(chain[1], [digest("huge")]))
+    assert {grown[3]: reply(1, 20_000)} == found.echoes
+    assert {} == dict(it.echoed([chain[1], grown[3]]))
+    assert {} == dict(it.pinned(chain[0], chain[1]))
+
+
+async def test_replies_to_one_first_message_are_bounded_in_number() -> None:
+    it = ledger(max_bytes=10**9)
+    first = links(1)
+    for number in range(MAX_FIRST_REPLIES + 1):
+        await it.keep(kept(first, reply(number), number, f"text {number}"))
+
+    chains = [fork(links(3), 1, 3, f"{number}") for number in (0, 1, MAX_FIRST_REPLIES)]
+    found = [
+        (await it.settle(ask(chain, echoes=[echo(chain, 1, number)]))).echoes[chain[1]]
+        for chain, number in zip(chains, (0, 1, MAX_FIRST_REPLIES), strict=True)
+    ]
+
+    assert [None, reply(1), reply(MAX_FIRST_REPLIES)] == found
+
+
+async def test_replies_to_one_first_message_leave_others_their_room() -> None:
+    it = ledger(max_bytes=1_000_000)
+    await it.keep(kept(links(3), reply("of another"), "ids"))
+    first, grown = links(1, "hello"), links(5)
+    for number in range(100):
+        await it.keep(kept(first, reply(number, 50_000), number))
+
+    found = await it.settle(ask(grown, echoes=[echo(grown, 3, "ids")]))
+
+    assert {grown[3]: reply("of another")} == found.echoes
+    assert {} == dict(it.health().failures)
+
+
+async def test_reply_that_was_found_outlives_what_was_kept_under_the_root() -> None:
+    it = ledger(max_bytes=1_000_000)
+    chain = links(3)
+    await it.keep(kept(chain[:1], reply("mine", 50_000), "ids"))
+    await it.settle(ask(chain, echoes=[echo(chain, 1, "ids")]))
+    for number in range(20):
+        await it.keep(kept(chain[:1], reply(number, 50_000), number))
+
+    assert {chain[1]: reply("mine", 50_000)} == dict(it.echoed(chain))
+
+
+async def test_what_replies_take_is_weighed_from_above() -> None:
+    it = ledger(max_bytes=10**9)
+    chain = links(2_001)
+    tracemalloc.start()
+    for at in range(1, 2_000, 2):
+        await it.keep(kept(chain[:at], reply(at, 500), f"ids {at}", f"text {at}"))
+        await it.settle(
+            ask(chain[:3], echoes=[echo(chain, at, f"ids {at}")], pins={f"{at}": b"x" * 40})
+        )
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert taken < it._memory.weight < 4 * taken
+
+
+async def test_weight_is_gone_when_all_is_gone() -> None:
+    it = ledger()
+    chain = links(3)
+    await it.keep(kept(chain[:1], reply(1), "ids", "text"))
+    await it.settle(ask(chain, echoes=[echo(chain, 1, "ids")], pins={"encoding": b"empty"}))
+    it.remember(record(chain[:1], elements(1), outcome={"task": "a label"}))
+    await it.grade(None, chain[0].hex(), Grade(True))
+    it.remember(record(chain, elements(1), outcome={"task": "a longer label"}))
+    it.remember(record(chain, elements(1), outcome={}))
+    await it.grade(None, chain[1].hex(), Grade(False, 0.5, NOW))
+
+    assert await it.forget(chain[1].hex())
+    assert 0 == it._memory.weight
+
+
+async def test_what_labels_and_grades_take_is_weighed_from_above() -> None:
+    plain, labelled = ledger(), ledger()
+    for number in range(500):
+        chain = links(3, f"c{number}")
+        task = f"a label as long as labels are, and this one is {number}"
+        plain.remember(record(chain, elements(1)))
+        labelled.remember(record(chain, elements(1), outcome={"at": NOW, "task": task}))
+        told = len(task) + len(',"task":""')
+        tracemalloc.start()
+        await labelled.grade(None, chain[1].hex(), Grade(True, float(number), NOW))
+        taken = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+
+    each = (labelled._memory.weight - plain._memory.weight) / 500 - told
+    assert taken + len(task) < each < 600
+
+
+async def test_pins_and_lessons_are_bounded() -> None:
+    it = ledger()
+    chain = links(3)
+    for number in range(MAX_PINS + 1):
+        await it.settle(ask(chain, pins={f"{number}": b"x"}))
+    for number in range(MAX_LESSONS + 1):
+        await it.learn(f"{number}", b"x", 60)
+
+    assert {f"{number}" for number in range(1, MAX_PINS + 1)} == set(it.pinned(chain[0], chain[1]))
+    assert (None, b"x") == (await it.lesson("0"), await it.lesson(f"{MAX_LESSONS}"))
 
 
 async def test_it_says_that_no_other_worker_sees_it() -> None:

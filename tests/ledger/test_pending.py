@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from proxy.core.verdict import DROP
 from proxy.ledger.contract import Entry
-from proxy.ledger.pending import Job, Late, Note, Pending
-from tests.ledger.words import digest, elements, links, offer, record
+from proxy.ledger.pending import Job, Late, Note, Pending, Untaken
+from proxy.ledger.thread import Held
+from tests.ledger.words import digest, elements, kept, links, offer, record, reply
 
 
 def note(name: str, size: int = 0) -> Note:
@@ -18,14 +19,33 @@ def late(name: str) -> Late:
     return Late(chain[0], chain[1], (offer(chain, 1, 3, DROP),))
 
 
+def untaken(name: str, size: int = 0) -> Untaken:
+    it = kept(links(3, name), reply(name, size), "ids")
+    return Untaken(it, Held(it.keys, it.reply))
+
+
 def test_oldest_is_taken_first() -> None:
     pending = Pending(10, 10**6)
-    jobs: list[Job] = [note("a"), late("b"), note("c")]
+    jobs: list[Job] = [note("a"), late("b"), untaken("b"), note("c")]
 
-    assert [0, 0, 0] == [pending.push(job) for job in jobs]
+    assert [0, 0, 0, 0] == [pending.push(job) for job in jobs]
     assert jobs[:2] == pending.take(2, 10**6)
     assert jobs[2:] == pending.take(2, 10**6)
     assert [] == pending.take(2, 10**6)
+
+
+def test_replies_that_wait_are_weighed() -> None:
+    found = late("a")
+    findings = Late(
+        found.root, found.conversation, (), {digest(1): reply(1, 30_000), digest(2): None}
+    )
+    pins = Late(found.root, found.conversation, (), {}, {"order": bytes(30_000)})
+    waiting: list[Job] = [untaken("a", 30_000), findings, pins]
+
+    for job in waiting:
+        pending = Pending(10, 30_000)
+
+        assert (1, 0) == (pending.push(job), len(pending))
 
 
 def test_oldest_is_let_go_where_there_are_too_many() -> None:
@@ -78,7 +98,7 @@ def test_one_batch_is_bounded_in_bytes_and_never_empty() -> None:
 
 def test_forgotten_conversation_waits_no_longer() -> None:
     pending = Pending(10, 10**6)
-    jobs: list[Job] = [note("a"), note("b"), late("a")]
+    jobs: list[Job] = [note("a"), note("b"), late("a"), untaken("a")]
     for job in jobs:
         pending.push(job)
 
@@ -89,7 +109,7 @@ def test_forgotten_conversation_waits_no_longer() -> None:
 
 def test_messages_that_wait_can_be_read() -> None:
     pending = Pending(10, 10**6)
-    jobs: list[Job] = [note("a"), note("b"), late("a")]
+    jobs: list[Job] = [note("a"), note("b"), late("a"), untaken("a")]
     for job in jobs:
         pending.push(job)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proxy.core.replies import Reply
 from proxy.core.sent import Element, Part, Sent
 from proxy.core.verdict import Verdict
-from proxy.ledger.contract import Ask, Entry, Ledger, Offer, Record, Settled
+from proxy.ledger.contract import Ask, Echo, Entry, Kept, Ledger, Offer, Record, Settled
 
 SCOPE = b"scope-of-one-key"
 OTHER = b"scope-of-another"
@@ -61,10 +62,32 @@ def sent(link: bytes, these: Sequence[Element], at: float = NOW, **more: Any) ->
 
 def ask(
     chain: Sequence[bytes], *offers: Offer, hints: Sequence[bytes] = (), scope: bytes = SCOPE,
-    setting: str | None = None,
+    setting: str | None = None, echoes: Sequence[Echo] = (), pins: Mapping[str, bytes] = {},
 ) -> Ask:  # fmt: skip
     """A turn of the history `chain`, which opens with one user message."""
-    return Ask(scope, chain[0], conversation_of(chain), tuple(chain), offers, tuple(hints), setting)
+    return Ask(
+        scope, chain[0], conversation_of(chain), tuple(chain), offers, tuple(hints), setting,
+        tuple(echoes), pins,
+    )  # fmt: skip
+
+
+def reply(name: object, size: int = 10) -> Reply:
+    arguments = (f'{{"path":  "{name}"}}', "{}")
+    return Reply("reasoning_content", f"thought of {name} " + "x" * size, b"", arguments)
+
+
+def keys(*names: object) -> tuple[bytes, ...]:
+    return tuple(digest("key", name) for name in names)
+
+
+def kept(chain: Sequence[bytes], it: Reply, *names: object, scope: bytes = SCOPE) -> Kept:
+    """The reply to the turn `chain`, under keys of these names."""
+    return Kept(scope, chain[0], conversation_of(chain), keys(*names), it)
+
+
+def echo(chain: Sequence[bytes], at: int, *names: object) -> Echo:
+    """The message at a place of the history, looked for under keys of these names."""
+    return Echo(chain[at], keys(*names))
 
 
 def conversation_of(chain: Sequence[bytes]) -> bytes:

@@ -1,15 +1,16 @@
 """Two workers on one ledger, in any order and at the same time: first writer wins, and for ever.
 
 The machine grows histories, lets either worker (or both at once) settle their steps with verdicts
-that have nothing to do with each other, and holds every answer against what was answered before. It
-runs on a shared memory whose every verb yields in its middle, and on a real server with two ledgers
-that have memories of their own. The mutants at the end show that it can fail.
+that have nothing to do with each other, keep replies, ask for their echoes and pin values, and
+holds every answer against what was answered before. It runs on a shared memory whose every verb
+yields in its middle, and on a real server with two ledgers that have memories of their own. The
+mutants at the end show that it can fail.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from itertools import cycle, pairwise
 from typing import Any, ClassVar, Protocol
 
@@ -25,13 +26,25 @@ from hypothesis.stateful import (
 )  # fmt: skip
 from msgspec.structs import replace
 
+from proxy.core.replies import Reply
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict
-from proxy.ledger.contract import Ask, Offer, Record, Settled
+from proxy.ledger.contract import Ask, Echo, Kept, Offer, Record, Settled
 from proxy.ledger.in_memory import InMemory, Options
 from proxy.ledger.in_redis import InRedis
 from proxy.ledger.in_redis import Options as RedisOptions
 from tests.doors.redis_server import Server, binaries, running
-from tests.ledger.words import NOW, Clock, ask, digest, elements, record, written
+from tests.ledger.words import (
+    NOW,
+    SCOPE,
+    Clock,
+    ask,
+    conversation_of,
+    digest,
+    elements,
+    record,
+    reply,
+    written,
+)  # fmt: skip
 
 History = tuple[str, ...]
 
@@ -45,7 +58,12 @@ LIMITS = settings(
 # A mutant only has to be found, not told in its shortest form.
 PHASES = (Phase.explicit, Phase.generate)
 
+WORDS = ("ids", "text")
+PINS = st.dictionaries(st.sampled_from(["encoding", "order"]), st.sampled_from([b"1", b"2", b"3"]))
+
 histories = Bundle("histories")
+replies = st.integers(1, 3).map(reply)
+words = st.lists(st.sampled_from(WORDS), unique=True, max_size=2)
 verdicts = st.sampled_from(VERDICTS)
 messages = st.lists(st.sampled_from(MESSAGES), min_size=1, max_size=4)
 
@@ -61,18 +79,40 @@ def steps_of(history: History) -> list[tuple[bytes, ...]]:
     return [chain[a:b] for a, b in pairwise([*starts, len(chain)])]
 
 
+def echoes_of(history: History, these: Sequence[str]) -> list[Echo]:
+    """The assistant messages, each looked for under the link before it and these words."""
+    chain = chain_of(history)
+    return [
+        Echo(chain[at], keys_after(chain[at - 1], these))
+        for at, message in enumerate(history)
+        if message.startswith("assistant")
+    ]
+
+
+def keys_after(link: bytes, these: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(digest(link, word) for word in these)
+
+
 class Worker(Protocol):
     """What the machine needs of a ledger."""
 
     def known(self, links: Sequence[bytes]) -> Any: ...
 
+    def echoed(self, links: Sequence[bytes]) -> Any: ...
+
+    def pinned(self, root: bytes, conversation: bytes) -> Any: ...
+
     async def settle(self, ask: Ask) -> Settled: ...
+
+    async def keep(self, kept: Kept) -> bool: ...
 
     def remember(self, record: Record) -> None: ...
 
 
 class Machine(RuleBasedStateMachine):
-    """`decided` has what was answered for a step, by the last link of it that was visible."""
+    """`decided` has what was answered for a step, by the last link of it that was visible; `found`
+    what was answered for an echo, by its link; `pinned` what was, by conversation and name.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,6 +120,9 @@ class Machine(RuleBasedStateMachine):
         self.workers: list[Worker] = []
         self.decided: dict[bytes, Verdict] = {}
         self.sent: dict[bytes, Record] = {}
+        self.kept: dict[bytes, Reply] = {}
+        self.found: dict[bytes, Reply | None] = {}
+        self.pinned: dict[tuple[bytes, str], bytes] = {}
         self.clock = 0
 
     async def make(self, pauses: list[int]) -> list[Worker]:
@@ -192,6 +235,115 @@ class Machine(RuleBasedStateMachine):
         parts = [links for links in fresh if any(links in q for q in _longer(questions, links))]
         assert len(fresh) - len(parts) <= sum(answer.won for answer in answers) <= len(fresh)
 
+    # Replies, their echoes, and pins.
+
+    def reply_to(self, history: History, place: int, it: Reply, these: Sequence[str]) -> Kept:
+        """A reply to one of the turns of a history: to the first, or to any later one."""
+        starts = [at for at, message in enumerate(history) if message.startswith("assistant")]
+        chain = chain_of(history)[: starts[place % len(starts)] if starts else 1]
+        keys = keys_after(chain[-1], these)
+        return Kept(SCOPE, chain[0], conversation_of(chain), keys, it)
+
+    def now_kept(self, it: Kept) -> None:
+        for key in it.keys:
+            self.kept.setdefault(key, it.reply)
+
+    def to_find(self, echo: Echo) -> Reply | None:
+        """What is found for an echo by all answers so far, and all replies kept so far."""
+        if echo.link in self.found:
+            return self.found[echo.link]
+        return next((self.kept[key] for key in echo.keys if key in self.kept), None)
+
+    def to_pin(self, chain: Sequence[bytes], name: str, value: bytes) -> bytes:
+        first = self.pinned.get((chain[0], name), value)
+        return self.pinned.get((conversation_of(chain), name), first)
+
+    def wants(self, worker: Worker, history: History, these: Sequence[str], pins: Any) -> Ask:
+        """Ask for what is not known for good, as the spine does."""
+        chain = chain_of(history)
+        known = worker.echoed(chain)
+        assert {link: self.found[link] for link in known} == dict(known)
+        for name, value in worker.pinned(chain[0], conversation_of(chain)).items():
+            assert self.pinned[conversation_of(chain), name] == value
+        echoes = [echo for echo in echoes_of(history, these) if echo.link not in known]
+        return ask(chain, echoes=echoes, pins=pins)
+
+    def now_pinned(self, question: Ask, answer: Settled) -> None:
+        for name, value in answer.pins.items():
+            self.pinned[question.conversation, name] = value
+
+    @rule(
+        history=histories, place=st.integers(0, 5), at=st.integers(0, 1), it=replies, these=words
+    )  # fmt: skip
+    def keep(
+        self, history: History, place: int, at: int, it: Reply, these: list[str]
+    ) -> None:  # fmt: skip
+        kept = self.reply_to(history, place, it, these)
+
+        assert self.run(self.workers[at].keep(kept))
+        self.now_kept(kept)
+
+    @rule(history=histories, at=st.integers(0, 1), these=words, pins=PINS)
+    def echo_and_pin(
+        self, history: History, at: int, these: list[str], pins: dict[str, bytes]
+    ) -> None:
+        worker = self.workers[at]
+        question = self.wants(worker, history, these, pins)
+        expected = {echo.link: self.to_find(echo) for echo in question.echoes}
+        chain = chain_of(history)
+        to_pin = {name: self.to_pin(chain, name, value) for name, value in pins.items()}
+        missed = sum(
+            found is None and link not in self.found for link, found in expected.items()
+        )  # fmt: skip
+
+        answer = self.run(worker.settle(question))
+
+        assert (expected, missed) == (dict(answer.echoes), answer.missed)
+        assert to_pin == dict(answer.pins)
+        self.found |= answer.echoes
+        self.now_pinned(question, answer)
+
+    @rule(
+        one=histories, other=histories, place=st.integers(0, 5), it=replies, these=words,
+        mine=PINS, theirs=PINS,
+    )  # fmt: skip
+    def keep_echo_and_pin_at_once(
+        self, one: History, other: History, place: int, it: Reply, these: list[str], mine: Any,
+        theirs: Any,
+    ) -> None:  # fmt: skip
+        kept = self.reply_to(other, place, it, these)
+        questions = [
+            self.wants(self.workers[0], one, WORDS, mine),
+            self.wants(self.workers[1], other, WORDS, theirs),
+        ]
+        before = {echo.link: self.to_find(echo) for q in questions for echo in q.echoes}
+        stood = dict(self.pinned)
+
+        async def all_three() -> list[Settled]:
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(self.workers[0].keep(kept))
+                pairs = zip(self.workers, questions, strict=True)
+                tasks = [group.create_task(worker.settle(q)) for worker, q in pairs]
+            assert keeping.result()
+            return [task.result() for task in tasks]
+
+        answers = self.run(all_three())
+
+        self.now_kept(kept)
+        after = {echo.link: self.to_find(echo) for q in questions for echo in q.echoes}
+        told: dict[Any, Any] = {}
+        for question, answer in zip(questions, answers, strict=True):
+            for link, found in answer.echoes.items():
+                assert found in (before[link], after[link])
+                assert found == told.setdefault(link, found)
+            for name, value in answer.pins.items():
+                pin = (question.conversation, name)
+                assert value == stood[pin] if pin in stood else True
+                assert value == told.setdefault(pin, value)
+        for question, answer in zip(questions, answers, strict=True):
+            self.found |= answer.echoes
+            self.now_pinned(question, answer)
+
     @rule(history=histories, at=st.integers(0, 1))
     def remember(self, history: History, at: int) -> None:
         self.clock += 1
@@ -224,9 +376,16 @@ class Pausing:
     def __init__(self, shared: InMemory, pauses: Iterator[int]) -> None:
         self.shared, self.pauses = shared, pauses
         self.cache: dict[bytes, Verdict] = {}
+        self.found: dict[bytes, Reply | None] = {}
 
     def known(self, links: Sequence[bytes]) -> dict[bytes, Verdict]:
         return {link: self.cache[link] for link in links if link in self.cache}
+
+    def echoed(self, links: Sequence[bytes]) -> dict[bytes, Reply | None]:
+        return {link: self.found[link] for link in links if link in self.found}
+
+    def pinned(self, root: bytes, conversation: bytes) -> Mapping[str, bytes]:
+        return self.shared.pinned(root, conversation)
 
     async def pause(self) -> None:
         for _ in range(next(self.pauses)):
@@ -239,7 +398,14 @@ class Pausing:
         for offer in ask.offers:
             if offer.links[0] in answer.verdicts:
                 self.cache[offer.links[-1]] = answer.verdicts[offer.links[0]]
+        self.found |= answer.echoes
         return answer
+
+    async def keep(self, kept: Kept) -> bool:
+        await self.pause()
+        taken = await self.shared.keep(kept)
+        await self.pause()
+        return taken
 
     async def put(self, ask: Ask) -> Settled:
         return await self.shared.settle(ask)
@@ -376,10 +542,52 @@ class StaleRecord(Pausing):
         self.shared.remember(replace(record, sent=replace(record.sent, elements=cut)))
 
 
+class LastFinding(Pausing):
+    async def put(self, ask: Ask) -> Settled:
+        for echo in ask.echoes:
+            self.shared._memory.echoes._found.pop(echo.link, None)
+        return await self.shared.settle(ask)
+
+
+class MissNotSettled(Pausing):
+    async def put(self, ask: Ask) -> Settled:
+        answer = await self.shared.settle(ask)
+        for link in [link for link, found in answer.echoes.items() if found is None]:
+            self.shared._memory.echoes._found.pop(link)
+        return answer
+
+
+class LastReply(Pausing):
+    async def keep(self, kept: Kept) -> bool:
+        for thread in self.shared._memory.threads.values():
+            if thread.shelf:
+                thread.shelf.by_key = {
+                    key: held for key, held in thread.shelf.by_key.items() if key not in kept.keys
+                }
+        return await super().keep(kept)
+
+
+class LastPin(Pausing):
+    async def put(self, ask: Ask) -> Settled:
+        thread = self.shared._memory.threads.get(ask.conversation)
+        if thread and thread.shelf:
+            thread.shelf.pins.clear()
+        return await self.shared.settle(ask)
+
+
+class PinOfNoRoot(Pausing):
+    async def put(self, ask: Ask) -> Settled:
+        answer = await self.shared.settle(replace(ask, root=ask.conversation))
+        return answer if ask.pins else await self.shared.settle(ask)
+
+
 @pytest.mark.parametrize(
     "mutant",
-    [LastWins, NotAtomic, EarliestLink, OwnProposal, LastLinkOnly, Forgetful, StaleRecord],
-)
+    [
+        LastWins, NotAtomic, EarliestLink, OwnProposal, LastLinkOnly, Forgetful, StaleRecord,
+        LastFinding, MissNotSettled, LastReply, LastPin, PinOfNoRoot,
+    ],
+)  # fmt: skip
 def test_machine_finds_the_mutant(mutant: type[Pausing]) -> None:
     machine = type(mutant.__name__, (OnMemory,), {"worker": mutant})
     limits = settings(LIMITS, max_examples=1_000, derandomize=True, database=None, phases=PHASES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,3 +72,26 @@ def test_spans_of_time_and_sizes_have_their_unit() -> None:
 )
 def test_money_is_shown_to_two_digits_that_count(amount: float, shown: str) -> None:
     assert shown == plain.dollars(amount)
+    assert shown.removeprefix("~") == plain.dollars(amount, estimated=False)
+
+
+def sums(saved: float, estimated: bool = True, unpriced: int = 0) -> dict[str, Any]:
+    return {
+        "cost": 3.4, "mechanical_saving": saved, "estimated": estimated, "unpriced_turns": unpriced
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (None, ""),
+        (sums(0.5), "cost $3.40 · mechanically saved ~$0.5 against keep"),
+        (sums(-0.5, estimated=False), "cost $3.40 · mechanically lost $0.5 against keep"),
+        (sums(0, False, 2), "cost $3.40 · mechanically saved $0.00 against keep · "
+         "2 turns without a price"),
+    ],
+)  # fmt: skip
+def test_a_loss_is_told_as_a_loss_and_an_estimate_as_one(
+    found: dict[str, Any] | None, shown: str
+) -> None:
+    assert shown == plain.money(found)

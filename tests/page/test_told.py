@@ -109,6 +109,24 @@ def test_a_break_has_its_price_where_the_model_has_one() -> None:
     assert "$" not in _cost(bare)
 
 
+def test_money_is_summed_over_the_turns_that_have_a_price() -> None:
+    one = {"dollars": {"cost": 0.1, "mechanical_saving": 0.3, "estimated": False}}
+    two = {"dollars": {"cost": 0.2, "mechanical_saving": -0.5, "estimated": True}}
+
+    found = told.totals([one, {"unpriced": "pending"}, two])["dollars"]
+
+    assert told.totals([{"unpriced": "pending"}])["dollars"] is None
+    assert {"cost": 0.3, "mechanical_saving": -0.2, "estimated": True, "unpriced_turns": 1} == {
+        name: round(value, 9) if isinstance(value, float) else value
+        for name, value in found.items()
+    }
+
+
+def test_reasoning_that_was_counted_is_told_as_it_was_counted() -> None:
+    assert 90 == told.dropped({"reasoning_tokens": {"dropped": 90}, "reasoning_bytes": {}})
+    assert 100 == told.dropped({"reasoning_bytes": {"dropped": 400}})
+
+
 def test_a_break_without_a_count_of_tokens_is_estimated_from_bytes() -> None:
     (found,) = told.findings(conversation(broken()))
 

@@ -9,12 +9,13 @@ from decimal import Decimal
 import pytest
 from rich.console import Console
 
-from proxy.core.cachemodel import Cache, Rule, Segment, Segments, replayed
+from proxy.core.cachemodel import Segment, Segments, replayed
+from proxy.core.contract import CacheRule, Reuse
 from proxy.replay.demo import CACHE, SHEETS, Run
 from proxy.replay.demo_report import as_json, change, conclusion, show
 from proxy.replay.scripted_provider import Served
 
-PROMPT = Cache(Rule.PROMPT)
+PROMPT = CacheRule(Reuse.PROMPT)
 REASONING, ACTION, RESULT, PREAMBLE = 1_500, 150, 1_200, 20_000
 
 
@@ -69,7 +70,7 @@ def test_without_a_cache_input_has_no_write_fee() -> None:
     keep, sheet = RUNS[0], SHEETS[0]
     expected = keep.tokens.input * sheet.input + keep.output * sheet.output
 
-    assert expected / 1_000_000 == keep.bill(sheet, Cache(Rule.NONE))
+    assert expected / 1_000_000 == keep.bill(sheet, CacheRule(Reuse.NONE))
 
 
 def test_change_is_in_per_cent() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.cachemodel import Cache, Rule, size, split
+from proxy.core.cachemodel import size, split
+from proxy.core.contract import CacheRule, Reuse
 from proxy.core.headers import Headers
 from proxy.core.reply import StreamReader, read_body
 from proxy.errors import UpstreamUnreachable
@@ -29,7 +30,7 @@ from proxy.replay.scripted_wire import (
 )
 from proxy.upstream import Target, Upstream
 
-ENGINE = Cache(Rule.PROMPT_AND_GENERATED)
+ENGINE = CacheRule(Reuse.GENERATED)
 SCRIPT = (Answer("Hm …", "I look.", (Call("c1", "bash", '{"command":"ls"}'),)), Answer("", "Done."))
 
 texts = st.text(max_size=40)

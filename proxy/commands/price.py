@@ -1,0 +1,199 @@
+"""`lethe price`: what a model costs, where that is from, and how old it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from proxy import prices
+from proxy.commands.telling import told
+from proxy.core import pricing
+from proxy.core.pricing import Sheet
+from proxy.core.tariff import Row, Tariff
+from proxy.errors import SettingsError
+from proxy.reading import known_are
+from proxy.settings import load
+
+_MODEL = typer.Option(metavar="NAME", help="The model, as a client asks for it.")
+_PROVIDER = typer.Option(metavar="ID", help="At this provider alone: --providers lists them.")
+_PROVIDERS = typer.Option("--providers", help="All providers that the price list knows.")
+_CONFIG = typer.Option(metavar="FILE", help="Configuration (TOML).", envvar="LETHE_CONFIG")
+_KINDS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
+_DAY = 86_400
+
+
+def price(
+    model: Annotated[str, _MODEL] = "",
+    provider: Annotated[str | None, _PROVIDER] = None,
+    providers: Annotated[bool, _PROVIDERS] = False,
+    config: Annotated[Path | None, _CONFIG] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+) -> None:
+    """What a model costs: your own prices first, then the price list, with source and date."""
+    from proxy import pricelist  # only here: its data is large
+
+    with told():
+        names = pricelist.names()
+        if providers:
+            _print_providers(names, as_json)
+            return
+        found = _found(model, provider, names, config, pricelist.answer)
+        _print(found, time.time(), as_json)  # noqa: TID251  (a command: here the clock is read)
+
+
+def _found(
+    model: str, provider: str | None, names: dict[str, str], config: Path | None,
+    answer: prices.Answer,
+) -> tuple[Tariff, ...]:  # fmt: skip
+    """Raises SettingsError for what cannot be looked up, and where nothing is known."""
+    if not model:
+        raise SettingsError("no model: give --model NAME, or --providers for all that are known")
+    if provider is not None and provider not in names:
+        raise SettingsError(f"no provider is {provider}; {known_are(provider, names)}")
+    settings = load({}, os.environ, config, serving=False)
+    file = Path(settings.prices) if settings.prices else None
+    found = prices.listed(model, [provider] if provider else names, file, answer)
+    if not found:
+        raise SettingsError(_unknown(model, provider, answer))
+    return found
+
+
+def _unknown(model: str, provider: str | None, answer: prices.Answer) -> str:
+    where = f" at {provider}" if provider else " at any provider"
+    ids: list[str] = []
+    if provider:
+        question = json.dumps({"bases": {}, "named": {provider: provider}}).encode()
+        listed = json.loads(answer(question))["providers"].get(provider, [])
+        ids = [row["id"] for row in listed]
+    close = get_close_matches(model, ids, 5, 0.5)
+    meant = f"; close to it: {', '.join(close)}" if close else ""
+    return (
+        f"no price for {model[:100]!r}{where}{meant}. Its exchanges count as unpriced; a [[price]] "
+        "table in the file that `prices` names gives it one"
+    )
+
+
+# What is told
+
+
+def _print_providers(names: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(names, indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("id", no_wrap=True)
+    table.add_column("provider")
+    for id, name in sorted(names.items()):
+        table.add_row(id, name)
+    Console().print(table, markup=False)
+
+
+def _print(found: Sequence[Tariff], now: float, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_as_json(one, now) for one in found], indent=2))
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in ("provider", "model", "when"):
+        table.add_column(name, overflow="fold")
+    for name in ("input", "cache read", "write 5 m", "write 1 h", "output"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("from")
+    for one in found:
+        for when, sheet in _lines(one, now):
+            costs = (_plain(amount) for amount in _amounts(sheet).values())
+            table.add_row(one.provider or "yours", one.model, when, *costs, _origin(one, now))
+    console = Console()
+    console.print(table, markup=False)
+    ages = {f" {one.source} is not older than {one.date}" for one in found if one.provider}
+    age = "".join(f"{told} ({_age(told[-10:], now)})." for told in sorted(ages))
+    console.print(f"Dollars a million tokens. Output includes reasoning.{age}", markup=False)
+
+
+def _lines(one: Tariff, now: float) -> Iterator[tuple[str, Sheet]]:
+    """What holds now by the length of the input, and what else holds at some hour of the day."""
+    holds, rows = one.row(now), _of_today(one, now)
+    for row in sorted(rows, key=lambda row: row is not holds):
+        for start in _starts(row):
+            yield _when(row, start, row is holds), row.rates.sheet(start + 1)
+
+
+def _of_today(one: Tariff, now: float) -> tuple[Row, ...]:
+    """The row that holds all day, and those behind it that hold for some hours."""
+    all_day = (at for at, row in enumerate(one.rows) if row.between is None and row.holds(now))
+    first = max(all_day, default=0)
+    return (one.rows[first], *(row for row in one.rows[first + 1 :] if row.between))
+
+
+def _starts(row: Row) -> list[int]:
+    """The lengths of input from which on a price differs."""
+    rates = row.rates
+    kinds = (rates.input, rates.output, rates.cache_read, rates.cache_write, rates.cache_write_1h)
+    return sorted({0, *(start for kind in kinds if kind for start, _ in kind.above)})
+
+
+def _when(row: Row, start: int, holds: bool) -> str:
+    words = ["now"] if holds else []
+    if row.between:
+        first, last = (f"{s // 3600:02d}:{s % 3600 // 60:02d}" for s in row.between)
+        words.append(f"{first} to {last} UTC")
+    elif not holds:
+        words.append("else")
+    if start:
+        words.append(f"input above {start:,}")
+    return ", ".join(words)
+
+
+def _amounts(sheet: Sheet) -> dict[str, Any]:
+    """Dollars a million tokens, by kind."""
+    each = (sheet.input, sheet.cache_read, sheet.cache_write, sheet.hour, sheet.output)
+    return {kind: amount * pricing.MILLION for kind, amount in zip(_KINDS, each, strict=True)}
+
+
+def _plain(amount: Any) -> str:
+    """All digits, and no more zeros than cents have."""
+    text = f"{amount.normalize():f}"
+    whole, _, rest = text.partition(".")
+    return f"{whole}.{rest:0<2}"
+
+
+def _origin(one: Tariff, now: float) -> str:
+    since = one.row(now).since
+    if not one.provider:
+        return f"{one.source}, {one.date} ({_age(one.date, now)})" if one.date else one.source
+    return f"{one.source}, since {_day(since)}" if since else one.source
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+def _age(date: str, now: float) -> str:
+    days = int((now - datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()) // _DAY)
+    return "1 day" if days == 1 else f"{days} days"
+
+
+def _as_json(one: Tariff, now: float) -> dict[str, Any]:
+    """Money as strings, with all digits."""
+    since = one.row(now).since
+    return {
+        "provider": one.provider or None,
+        "model": one.model,
+        "source": one.source,
+        ("not_older_than" if one.provider else "date"): one.date or None,
+        "since": _day(since) if since else None,
+        "prices": [
+            {"when": when, **{k: f"{v.normalize():f}" for k, v in _amounts(sheet).items()}}
+            for when, sheet in _lines(one, now)
+        ],
+    }

@@ -1,0 +1,49 @@
+"""Small words from which reports are made: conversations of a policy, rows of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from proxy.report.run import Amount, Run
+
+AT = 1_800_000_000.0
+
+
+def run(id: str, policy: str = "keep", **more: Any) -> Run:
+    """A conversation of ten steps that put out 100 tokens each, and cost a dollar together."""
+    given: dict[str, Any] = {
+        "at": AT, "task": "", "model": "m", "steps": 10, "output": Amount(1000.0, 10),
+        "reasoning": Amount(600.0, 10), "input": Amount(9000.0, 10),
+        "cache_read": Amount(6000.0, 10), "dropped": 0.0, "cost": Amount(1.0, 10), "keep": 1.0,
+        "priced": 10, "unpriced": 0, "estimated": False, "breaks": 0, "own": 0, "success": None,
+        "score": None, **more,
+    }  # fmt: skip
+    return Run(id=id, policy=policy, **given)
+
+
+def arm(
+    policy: str, count: int, cost: float = 1.0, output: float = 1000.0, seed: int = 1,
+    tasks: bool = False, **more: Any,
+) -> list[Run]:  # fmt: skip
+    """Conversations that differ a little, around a cost and an output."""
+    random = Random(seed)
+    return [
+        run(
+            f"{policy}-{number}-{seed}", policy, task=f"task-{number}" if tasks else "",
+            cost=Amount(cost * random.uniform(0.9, 1.1), 10),
+            output=Amount(output * random.uniform(0.9, 1.1), 10), **more,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def row(id: str, at: float = AT, **sums: Any) -> dict[str, Any]:
+    """What the API tells of a conversation, with its sums."""
+    return {"id": id, "last_at": at, "outcome": None, "sums": sums}
+
+
+def text_of(pages: Sequence[str]) -> str:
+    """Without the line ends that a terminal put there."""
+    return " ".join(" ".join(pages).split())
