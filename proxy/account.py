@@ -5,8 +5,8 @@ ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Any
 
 import orjson
@@ -93,33 +93,38 @@ class Account:
     def first_byte(self) -> None:
         self._first = self._doors.ticks()
 
-    @asynccontextmanager
-    async def kept(self, send: Send) -> AsyncIterator[None]:
+    def kept(self, send: Send) -> _Kept:
         """Runs an exchange to whatever end it comes to; our own refusals become an answer."""
+        return _Kept(self, send)
+
+    def begun(self) -> None:
         self._doors.observer.in_flight += 1
-        try:
-            yield
-        except ClientGone as gone:
-            self.ending = Ending.CLIENT_GONE
-            self.status = self.status or gone.status
-        except ProxyError as error:
-            self.status, self._error = error.status, error.code
-            await answer(send, error)
-        except asyncio.CancelledError:
-            self.ending = Ending.DRAINING
-            self.status = self.status or Draining.status
-            raise
-        except Exception:
-            # Not foreseen, so ours: counted, and told where the reply has not begun.
-            self.fault("exchange")
-            if self.status:
-                raise
-            internal = InternalError("the proxy failed on this request; it is counted as its fault")
-            self.status, self._error = internal.status, internal.code
-            await answer(send, internal)
-        finally:
-            self._doors.observer.in_flight -= 1
-            self.close()
+
+    def over(self) -> None:
+        self._doors.observer.in_flight -= 1
+        self.close()
+
+    def failed(self, error: BaseException) -> ProxyError | None:
+        """Note how the exchange failed; what to answer the client, None where nothing can be."""
+        match error:
+            case ClientGone():
+                self.ending = Ending.CLIENT_GONE
+                self.status = self.status or error.status
+                return None
+            case asyncio.CancelledError():
+                self.ending = Ending.DRAINING
+                self.status = self.status or Draining.status
+                raise error
+            case ProxyError():
+                told = error
+            case _:
+                # Not foreseen, so ours: counted, and told where the reply has not begun.
+                self.fault("exchange")
+                if self.status or not isinstance(error, Exception):
+                    raise error
+                told = InternalError("the proxy failed on this request; it is counted as its fault")
+        self.status, self._error = told.status, told.code
+        return told
 
     def headers(self) -> Headers:
         """What is known when the request leaves, for the client to read."""
@@ -252,6 +257,32 @@ class Account:
         recall = self.pruning.recall_seconds if self.pruning else None
         total = self._doors.ticks() - self._began
         return Timings(self.read_seconds, settle, recall, overhead, first, total)
+
+
+class _Kept:
+    """What `Account.kept` gives: a context that ends well whatever happens inside."""
+
+    __slots__ = ("_account", "_send")
+
+    def __init__(self, account: Account, send: Send) -> None:
+        self._account, self._send = account, send
+
+    async def __aenter__(self) -> None:
+        self._account.begun()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        try:
+            told = self._account.failed(error) if error is not None else None
+            if told is not None:
+                await answer(self._send, told)
+        finally:
+            self._account.over()
+        return error is not None
 
 
 def _pruned_headers(it: Pruning) -> Headers:

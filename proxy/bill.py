@@ -71,10 +71,11 @@ _NOTHING = Decimal(0)
 def _sides(it: Pruning) -> Sides:
     sealed, rows = it.sealed, it.turn.messages
     front = len(sealed.elements) - len(rows)
-    # What was put back for the client `keep` would have sent too.
-    pairs = zip(rows, sealed.elements[front:], strict=True)
-    whole = [one if one.reasoning > row.kept.reasoning else row.kept for row, one in pairs]
-    kept = (*sealed.elements[:front], *whole)
+    kept = (*sealed.elements[:front], *[row.kept for row in rows])
+    if "restored" in it.done:
+        # What was put back for the client `keep` would have sent too.
+        pairs = zip(kept, sealed.elements, strict=True)
+        kept = tuple([sent if sent.reasoning > came.reasoning else came for came, sent in pairs])
     return Sides(sealed.elements, kept, sealed.basis, sealed.finding.cause in _INTACT)
 
 

@@ -42,7 +42,7 @@ class _Guard:
             return None
         if (passed := self._signed_in(request, token)) is not None:
             return passed.scope
-        credential = headers.credential(request.headers.raw)
+        credential = headers.credential(dict(request.headers.raw))
         if credential is None and not token:
             return None
         if credential is None:
@@ -52,7 +52,7 @@ class _Guard:
     def _signed_in(self, request: Request, token: str | None) -> session.Pass | None:
         """What the page's cookie opens, where no credential was sent beside it."""
         cookie = request.cookies.get(session.COOKIE)
-        if not token or not cookie or headers.credential(request.headers.raw) is not None:
+        if not token or not cookie or headers.credential(dict(request.headers.raw)) is not None:
             return None
         return session.read(token, cookie, self._doors.clock())
 

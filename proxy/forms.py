@@ -15,6 +15,7 @@ from proxy.core.verdict import Kind
 
 _MOST = 4_000
 """Forms that are remembered. One holds the reasoning that it puts back, some KB."""
+_MOST_WIRES = 1_000
 _Key = tuple[bytes, Kind, Reply | None, Wire]
 
 
@@ -24,6 +25,16 @@ class Forms:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._found: dict[_Key, Shape | None] = {}
+        self._wires: dict[bytes, Wire] = {}
+
+    def wire(self, raw: bytes) -> Wire:
+        """A pinned wire; there are few of them, and every exchange reads one."""
+        found = self._wires.get(raw)
+        if found is None:
+            if len(self._wires) >= _MOST_WIRES:
+                self._wires.clear()
+            found = self._wires[raw] = form.unpacked(raw, Wire())
+        return found
 
     def shape(
         self, body: bytes, message: Message, kind: Kind, reply: Reply | None, wire: Wire

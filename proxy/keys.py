@@ -41,7 +41,7 @@ class Keyring:
         Not `trusted`: no gateway stands before this port, so that anybody could name a scope with
         the `scope_header`, and it does not count.
         """
-        credential = headers.credential(named.items())
+        credential = headers.credential(named)
         key = self._by_digest.get(sha256(credential).hexdigest()) if credential else None
         if self._settings.virtual_keys and (key is None or not key.virtual):
             raise KeyUnknown("this key is not one of the proxy's keys; ask who runs it for one")

@@ -331,10 +331,8 @@ def _hints(
     agent = fingerprint.digest(*(e.digest for e in front if e.part in _AGENT)).hex()
     sessions = [f"session:{value}" for value in _sessions(doors, named, it)]
     names += [f"{session} {agent}" for session in sessions]
-    return tuple(
-        fingerprint.digest(caller.scope, name.encode("utf-8", "surrogatepass"))
-        for name in (*names, *sessions)
-    )
+    names += sessions
+    return tuple([fingerprint.hint(caller.scope, name) for name in names])
 
 
 def _sessions(doors: Doors, named: Names, it: Turn) -> Iterable[str]:
@@ -377,6 +375,11 @@ def _entries(
     fresh = [e.digest for e in sealed.elements[at:] if e.digest not in held]
     if not fresh:
         return ()
+    front = len(sealed.elements) - len(it.messages)
+    if at >= front:
+        rows = zip(it.messages[at - front :], sealed.elements[at:], strict=True)
+        new = [(m, e) for m, e in rows if e.digest not in held]
+        return tuple([_entry(it.body, message, element, sealed) for message, element in new])
     texts = _texts(it, sealed, set(fresh), rendered)
     return tuple([texts[digest] for digest in fresh if digest in texts])
 

@@ -78,9 +78,11 @@ async def learn(doors: Doors, up: UpstreamSettings, model: str, wire: Wire) -> N
 def pinned(doors: Doors, it: Turn, up: UpstreamSettings) -> Wire | None:
     """The wire that this worker knows to stand; None where it has to be asked."""
     known = doors.ledger.pinned(it.root, it.conversation)
+    if not known:
+        return None
     first, mended = names_of(up, it.model)
     raw = known.get(mended) or known.get(first)
-    return form.unpacked(raw, Wire()) if raw else None
+    return doors.forms.wire(raw) if raw else None
 
 
 def echoes(doors: Doors, it: Turn, wire: Wire) -> tuple[Replies, tuple[Echo, ...]]:
@@ -104,7 +106,7 @@ def shapes(
 ) -> dict[int, Shape]:
     """The messages that leave in a form of their own, by index."""
     found: dict[int, Shape] = {}
-    for index, step in enumerate(it.steps):
+    for index, step in () if wire.is_plain else enumerate(it.steps):
         verdict = standing.get(index)
         kind = verdict.kind if verdict else Kind.KEEP
         if kind is Kind.REPLACE and not (wire.refuses or wire.keeps):

@@ -48,6 +48,7 @@ def pruning(*more: Element, rebuilt: int | None = None) -> Any:
         sealed=sealed,
         turn=SimpleNamespace(messages=rows),
         explained=SimpleNamespace(rebuilt=rebuilt),
+        done={},
     )
 
 

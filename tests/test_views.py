@@ -14,6 +14,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from proxy import views
+from proxy.commands.asking import Admin, admin_at
 from tests.journey.provider import Provider, providing
 from tests.journey.proxy_server import Running, running, settings_for
 from tests.page.talk import SYSTEM, answers, grow, history, put, silent, talk
@@ -250,11 +251,11 @@ def test_without_a_url_the_listener_is_where_the_settings_put_it(tmp_path: Path)
     file = tmp_path / "lethe.toml"
     file.write_text('[admin]\nhost = "::"\nport = 4999\ntoken_env = "MY_TOKEN"\n')
 
-    plain = views.admin_at(None, None, {"LETHE_ADMIN_PORT": "4998"})
-    written = views.admin_at(None, file, {"MY_TOKEN": "secret"})
+    plain = admin_at(None, None, {"LETHE_ADMIN_PORT": "4998"})
+    written = admin_at(None, file, {"MY_TOKEN": "secret"})
 
-    assert views.Admin("http://127.0.0.1:4998", None) == plain
-    assert views.Admin("http://[::1]:4999", "secret") == written
+    assert Admin("http://127.0.0.1:4998", None) == plain
+    assert Admin("http://[::1]:4999", "secret") == written
 
 
 # How long it takes

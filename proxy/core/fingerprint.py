@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from proxy.core import reasoning
 from proxy.core.sent import NO_TEXT, Element, Part
-from proxy.core.wire import chat
+from proxy.core.wire import chat, scan
 from proxy.core.wire.chat import Edit, Number
 
 _IGNORED = frozenset({"cache_control", "annotations", "logprobs", "status", "index", "id"})
@@ -69,6 +69,12 @@ def scope_of(credential: bytes | None, secret: bytes) -> bytes:
     return blake2b(credential, key=secret[:64], digest_size=16, person=b"lethe-scope").digest()
 
 
+def hint(scope: bytes, name: str) -> bytes:
+    """A name within a scope (16 bytes): of a session, of a tool call."""
+    raw = name.encode("utf-8", "surrogatepass")
+    return blake2b(raw, key=scope, digest_size=16, person=b"lethe-hint").digest()
+
+
 def root_of(scope: bytes) -> bytes:
     """The link before the first message."""
     return digest(b"root", scope)
@@ -97,6 +103,124 @@ def _opaque(raw: bytes, start: int, before: bytes) -> Message:
 
 
 def _read(body: bytes, start: int, end: int, before: bytes, message: Mapping[str, Any]) -> Message:
+    """The fast ways take what nearly all messages are; they give what the slow one gives."""
+    keys, content, role = message.keys(), message.get("content"), message.get("role", "")
+    if keys <= _SPOKEN and type(content) is str and role != "assistant":
+        return _read_spoken(start, end, before, message, role, content)
+    if keys <= _THOUGHT_OUT and role == "assistant":
+        found = _read_thought_out(body, start, end, before, message)
+        if found is not None:
+            return found
+    return read_slowly(body, start, end, before, message)
+
+
+_SPOKEN = frozenset({"role", "content", "tool_call_id"})
+_THOUGHT_OUT = frozenset({"role", "content", "reasoning_content", "tool_calls"})
+_REASONING = b'"reasoning_content":'
+# As far as a text may begin with a thought.
+_OPENING = reasoning.MOST_BLANKS + len("<think>")
+
+
+class _Text(NamedTuple):
+    """A text with what is digested of it: exactly, and without the blanks around it."""
+
+    raw: bytes
+    exact: bytes
+    core: bytes
+    length: int
+
+
+def _text_in(text: str) -> _Text:
+    raw, core = utf8(text), utf8(text.strip())
+    if len(core) == len(raw):
+        gist = digest(raw) if raw else b""
+        return _Text(raw, b"%b0," % gist if raw else b"", gist, len(raw))
+    return _Text(raw, *_text_forms(text), len(core))
+
+
+def _read_spoken(
+    start: int, end: int, before: bytes, message: Mapping[str, Any], role: str, content: str
+) -> Message:
+    """A message of a role, a text and the id that it answers: of all but assistants."""
+    text, answers = _text_in(content), message.get("tool_call_id")
+    spoken = utf8(role)
+    answered = () if answers in _ABSENT else (b"answers", canonical(answers))
+    said = digest(spoken, text.exact, *answered)
+    element = Element(
+        Part.MESSAGE, said, said, digest(spoken, text.core, size=8), _FRAME + len(text.raw), 0,
+        role, text.core[:8] or NO_TEXT, text.length,
+    )  # fmt: skip
+    link = digest(before, said)
+    return Message(start, end, role, link, (), _id(answers), (), (), False, element, element)
+
+
+def _read_thought_out(
+    body: bytes, start: int, end: int, before: bytes, message: Mapping[str, Any]
+) -> Message | None:
+    """An assistant's text, thought and calls, each in its plainest form; None where one is not."""
+    content, thought = message.get("content"), message.get("reasoning_content")
+    calls = message.get("tool_calls", [])
+    plain = content is None or (type(content) is str and "<think>" not in content[:_OPENING])
+    if not (plain and type(calls) is list and all(map(_is_plain_call, calls))):
+        return None
+    slot = _thought_literal(body, start, end, thought)
+    if slot is None:
+        return None
+    text = _text_in(content or "")
+    functions = [call["function"] for call in calls]
+    exact, gist = [b"assistant", text.exact], [b"assistant", text.core]
+    for call in calls:
+        exact += (b"call", _call(call))
+        gist += (b"call", _call_gist(call))
+    sizes = [len(utf8(f["name"])) + len(utf8(f["arguments"])) + _CALL_FRAME for f in functions]
+    said = digest(*exact)
+    bare = Element(
+        Part.MESSAGE, said, said, digest(*gist, size=8), _FRAME + len(text.raw) + sum(sizes), 0,
+        "assistant", text.core[:8] or NO_TEXT, text.length,
+    )  # fmt: skip
+    link, ids = digest(before, said), tuple([_id(call["id"]) for call in calls])
+    carriers = () if thought is None else ("reasoning_content",)
+    if not thought:
+        return Message(start, end, "assistant", link, ids, "", (), (), False, bare, bare, carriers)
+    size, form = len(utf8(thought)), canonical(thought)
+    whole = digest(said, b"reasoning", b"reasoning_content", form)
+    kept = replace(bare, digest=whole, reasoning=size, size=bare.size + size)
+    edits = (Edit(slot[0], slot[1], b'""'),)
+    return Message(
+        start, end, "assistant", link, ids, "", edits, (slot,), False, kept, bare, carriers
+    )
+
+
+def _is_plain_call(call: Any) -> bool:
+    if type(call) is not dict or call.keys() != _CALL or type(call["function"]) is not dict:
+        return False
+    function = call["function"]
+    texts = (call["id"], call["type"], *function.values())
+    return function.keys() == _FUNCTION and all([type(text) is str for text in texts])
+
+
+def _thought_literal(body: bytes, start: int, end: int, thought: Any) -> tuple[int, int] | None:
+    """Where the literal of `reasoning_content` stands; (0, 0) where it holds nothing, None where
+    that is not sure.
+
+    The key can stand nowhere else in a message whose inner objects are known by all their keys: in
+    a text its quotes were escaped. Escaped itself, or twice, it is not looked for any further.
+    """
+    if thought is None or thought == "":
+        return (0, 0)
+    at = body.find(_REASONING, start, end)
+    if type(thought) is not str or at < 0 or body.find(_REASONING, at + 1, end) >= 0:
+        return None
+    literal = scan.skip_blank(body, at + len(_REASONING))
+    if not body.startswith(b'"', literal):
+        return None
+    return literal, scan.value_end(body, literal)
+
+
+def read_slowly(
+    body: bytes, start: int, end: int, before: bytes, message: Mapping[str, Any]
+) -> Message:
+    """Any message that decodes to `message`, whatever its members are."""
     role = message.get("role", "")
     exact, gist = _forms(message, role)
     said = digest(*exact)
@@ -281,10 +405,28 @@ def _parts(parts: Sequence[Any], assistant: bool) -> Iterator[bytes]:
         yield canonical(part)
 
 
+_CALL = frozenset({"id", "type", "function"})
+_FUNCTION = frozenset({"name", "arguments"})
+
+
 def _call(call: Any) -> bytes:
+    """A call in canonical form; nearly all have the same members, all of them texts."""
+    if type(call) is dict and call.keys() == _CALL and type(call["function"]) is dict:
+        function = call["function"]
+        if function.keys() == _FUNCTION:
+            texts = (function["arguments"], function["name"], call["id"], call["type"])
+            if all([type(text) is str for text in texts]):
+                return _plain_call(*map(utf8, texts))
     if isinstance(call, dict) and "index" in call:
         call = {key: value for key, value in call.items() if key != "index"}
     return canonical(call)
+
+
+def _plain_call(arguments: bytes, name: bytes, id: bytes, kind: bytes) -> bytes:
+    """What `canonical` makes of a call of these four."""
+    return b'{"8:function{"9:arguments"%d:%b"4:name"%d:%b}"2:id"%d:%b"4:type"%d:%b}' % (
+        len(arguments), arguments, len(name), name, len(id), id, len(kind), kind,
+    )  # fmt: skip
 
 
 def _call_gist(call: Any) -> bytes:

@@ -54,6 +54,13 @@ class Wire(msgspec.Struct, frozen=True):
     keeps: bool = False
 
     @property
+    def is_plain(self) -> bool:
+        """Whether every message leaves as it came, or less its reasoning."""
+        plain = self.encoding is Encoding.EMPTY and self.requires is Requires.NOTHING
+        odd = self.reads or self.seals_may_go or self.refuses or self.keeps or self.looks_back
+        return plain and not odd
+
+    @property
     def looks_back(self) -> bool:
         """Whether the replies that messages echo are of use."""
         return self.restores or self.repairs

@@ -7,7 +7,7 @@ lower case on the client's side and as they came on the upstream's. Nothing is j
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -99,15 +99,15 @@ def accept_encoding(value: bytes | None, identity: bool) -> bytes:
     return b", ".join(kept) or b"identity"
 
 
-def credential(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+def credential(named: Mapping[bytes, bytes]) -> bytes | None:
     """The key that the client calls with, without its `Bearer` scheme; None where it sends none.
+    `named` has the last value of every header.
 
     One key is one credential, whichever header carries it: `authorization`, else `api-key`, else
     `x-api-key`. A `Basic` or any other scheme is kept with its name.
     """
-    found = {name: value for name, value in headers if name in _CREDENTIALS}
     for name in _CREDENTIALS:
-        value = found.get(name, b"").strip()
+        value = named.get(name, b"").strip()
         scheme, _, token = value.partition(b" ")
         if key := token.strip() if scheme.lower() == b"bearer" else value:
             return key

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
 
 from proxy.core.contract import Reuse
@@ -93,3 +94,85 @@ def pays(remaining: Fraction | None, horizon: Fraction | None) -> bool:
     if horizon is None:
         return False
     return horizon == AT_ONCE or (remaining is not None and remaining > horizon)
+
+
+# A step in front of the policy
+
+
+class Unit(Enum):
+    """What is counted of what comes still: by prices requests, by operations positions."""
+
+    REQUESTS = "requests"
+    POSITIONS = "positions"
+
+
+class Source(Enum):
+    """Where it is known from what comes still."""
+
+    POLICY = "policy"
+    SETTINGS = "settings"
+    LEARNED = "learned"
+    UNKNOWN = "unknown"
+
+
+class Lacks(Enum):
+    """What has to be known of an upstream and model, and is not."""
+
+    CACHE_RULE = "cache_rule"
+    PRICE = "price"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """By what a horizon is reckoned: the cache's rule, and either the prices of a token processed
+    `anew` and `read` from the cache, or the exchange rate P* (None: pairs cost nothing).
+    """
+
+    reuse: Reuse
+    unit: Unit
+    rate: Fraction | None = None
+    anew: Decimal = Decimal(0)
+    read: Decimal = Decimal(0)
+
+    def horizon(self, step: Step) -> Fraction | None:
+        """In the unit. None where forgetting never pays."""
+        if self.unit is Unit.REQUESTS:
+            return requests(step, self.anew, self.read, self.reuse)
+        return positions(step, self.rate, self.reuse)
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is expected to come still, in the unit of the terms; of so many past conversations,
+    where it was learned.
+    """
+
+    amount: Fraction | None = None
+    source: Source = Source.UNKNOWN
+    samples: int = 0
+
+
+NOT_KNOWN = Remaining()
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """One step, by its index, and what decided it. `counted`: its sizes are the provider's counts,
+    else estimates. Without terms there is no horizon; `lacks` says what is missing then.
+    """
+
+    index: int
+    step: Step
+    counted: bool
+    terms: Terms | None
+    remaining: Remaining = NOT_KNOWN
+    lacks: Lacks | None = None
+
+    @property
+    def horizon(self) -> Fraction | None:
+        """None where forgetting never pays, or nobody knows."""
+        return self.terms.horizon(self.step) if self.terms else None
+
+    @property
+    def pays(self) -> bool:
+        return pays(self.remaining.amount, self.horizon)

@@ -44,7 +44,7 @@ def _resolved(path: bytes) -> bytes:
     """RFC 3986 § 5.2.4, so that no `..` leaves the base path; a path without dots as it came."""
     if not path.startswith(b"/"):
         path = b"/" + path
-    if _DOT_SEGMENT.search(path) is None:
+    if (b"." not in path and b"%" not in path) or _DOT_SEGMENT.search(path) is None:
         return path
     kept: list[bytes] = []
     segments = path[1:].split(b"/")

@@ -3,7 +3,8 @@
 A policy sees the step as it was when it was first forwarded and nothing that came later, so an
 empty ledger gives the same verdicts as a full one (law 6). `keep_latest` is the exception that
 people ask for: it decides a step when the step leaves its window, which rewrites what was sent, and
-says so.
+says so. `horizon` sees the step alone too, but weighs it by what is known at the time of prices and
+of past conversations: without a ledger it may judge otherwise (law 6 does not hold for it).
 """
 
 from __future__ import annotations
@@ -26,16 +27,21 @@ class Name(Enum):
     AFTER_ARTIFACT = "after_artifact"
     KEEP_LATEST = "keep_latest"
     RANDOM = "random"
+    HORIZON = "horizon"
+    OBSERVE = "observe"
     OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`window` belongs to `keep_latest`, `share` (0 to 1) to `random`."""
+    """`window` belongs to `keep_latest`, `share` (0 to 1) to `random`, `remaining` to `horizon`:
+    what is expected to come still, None where that is not said with it.
+    """
 
     name: Name
     window: int = 0
     share: Decimal = Decimal(0)
+    remaining: int | None = None
 
     def __str__(self) -> str:
         match self.name:
@@ -43,6 +49,8 @@ class Policy:
                 return f"{self.name.value}:{self.window}"
             case Name.RANDOM:
                 return f"{self.name.value}:{self.share:f}"
+            case Name.HORIZON if self.remaining is not None:
+                return f"{self.name.value}:{self.remaining}"
             case _:
                 return str(self.name.value)
 
@@ -75,6 +83,15 @@ ABOUT: tuple[About, ...] = (
         "retroactive: rewrites cached history on every turn",
     ),
     About("random:p", "drop a share p of the steps, by a hash of what was said", "append-only"),
+    About(
+        "horizon:n",
+        "drop where more is to come than the retention horizon: n requests or positions, or as "
+        "past conversations went; else keep",
+        "append-only",
+    ),
+    About(
+        "observe", "keep, and record what the policies in `shadow` would have done", "append-only"
+    ),
     About("off", "change nothing, not one byte", "outside the promise while it lasts"),
 )
 NAMES: tuple[str, ...] = tuple(about.form for about in ABOUT)
@@ -92,6 +109,8 @@ def parse(text: str) -> Policy:
             return Policy(name, window=_window(text, tail if colon else "1"))
         case Name.RANDOM:
             return Policy(name, share=_share(text, tail))
+        case Name.HORIZON if colon:
+            return Policy(name, remaining=_remaining(text, tail))
     if colon:
         raise ValueError(f"policy {text[:40]!r}: {head} takes no value; write {head!r}")
     return Policy(name)
@@ -101,6 +120,15 @@ def _window(text: str, value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= 6 and 1 <= int(value) <= 100_000):
         raise ValueError(
             f"policy {text[:40]!r}: want a whole number of steps from 1, as in keep_latest:1"
+        )
+    return int(value)
+
+
+def _remaining(text: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) >= 1):
+        raise ValueError(
+            f"policy {text[:40]!r}: want a whole number of requests or positions from 1, as in "
+            "horizon:40, or nothing, to learn it from past conversations"
         )
     return int(value)
 
@@ -115,26 +143,34 @@ def _share(text: str, value: str) -> Decimal:
     return share
 
 
+def _unknown() -> bool:
+    """What is not known is no reason to forget."""
+    return False
+
+
 def decide(
-    policy: Policy, complete: bool, later: int, said: bytes, judge: Callable[[], Judgement]
-) -> Verdict | None:
+    policy: Policy, complete: bool, later: int, said: bytes, judge: Callable[[], Judgement],
+    pays: Callable[[], bool] = _unknown,
+) -> Verdict | None:  # fmt: skip
     """The verdict on one step, None where the policy does not settle it yet.
 
-    `later` counts the steps after it, `said` is the digest of what its messages said, `judge` looks
-    at what it did and is called only where the policy asks. A step first seen incomplete is kept
-    for ever.
+    `later` counts the steps after it, `said` is the digest of what its messages said. `judge` looks
+    at what it did and `pays` weighs it by its horizon; each is called only where the policy asks.
+    A step first seen incomplete is kept for ever.
     """
     match policy.name:
         case Name.KEEP_LATEST if later < policy.window:
             return None
         case _ if not complete:
             return KEEP
-        case Name.KEEP | Name.OFF:
+        case Name.KEEP | Name.OFF | Name.OBSERVE:
             return KEEP
         case Name.DROP | Name.KEEP_LATEST:
             return DROP
         case Name.RANDOM:
             return DROP if _fraction(said) < policy.share else KEEP
+        case Name.HORIZON:
+            return DROP if pays() else KEEP
     assert policy.name is Name.AFTER_ARTIFACT
     seen = judge()
     return DROP if seen.wrote or seen.errored else KEEP

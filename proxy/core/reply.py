@@ -584,7 +584,8 @@ class _Reply:
 
     def _take_usage(self, chunk: _Chunk) -> None:
         raw = {"usage": chunk.usage, "timings": chunk.timings, "x_groq": chunk.x_groq}
-        self.usage = merge(self.usage, read_usage(raw))
+        usage = read_usage(raw)
+        self.usage = usage if self.usage is NOTHING else merge(self.usage, usage)
 
     def take_rest(self, value: dict[str, Any]) -> None:
         """What an object without choices tells: an error, or what another API's events hold inside.

@@ -32,7 +32,7 @@ from proxy.core.usage import Usage
 PROMPTS = CacheRule(Reuse.PROMPT)
 """Where no rule is known the cache is taken to hold prompts: what most providers do."""
 
-_FRAME = 32
+FRAME = 32
 """Bytes of an element that templates put before its reasoning: tags and the role."""
 
 
@@ -50,18 +50,21 @@ def kept(
         return None
     model = _Model(sides, rule or PROMPTS, usage.input, _rendered(sides, gone, user_turn))
     if usage.cache_read is None:
-        usage = _with_read(usage, model.sent() or 0)
-        return usage, _kept_usage(usage, model.total, model.kept() or 0)
-    return usage, _kept_usage(usage, model.total, model.kept_read(usage.cache_read))
+        usage = with_read(usage, model.sent() or 0)
+        return usage, reckoned(usage, model.total, model.kept() or 0)
+    return usage, reckoned(usage, model.total, model.kept_read(usage.cache_read))
 
 
-def _with_read(usage: Usage, read: int) -> Usage:
+def with_read(usage: Usage, read: int) -> Usage:
+    """What was used, had so many tokens been read of the cache."""
     return msgspec.structs.replace(usage, cache_read=read, cache_write=None, cache_write_1h=None)
 
 
-def _kept_usage(used: Usage, total: int, read: int) -> Usage:
-    """Tokens that are not read are written to the cache where this exchange wrote to it, else they
-    are plain input.
+def reckoned(used: Usage, total: int, read: int) -> Usage:
+    """What another prompt would have used, of `total` tokens, `read` of them from the cache.
+
+    Tokens that are not read are written to the cache where this exchange wrote to it, else they are
+    plain input.
     """
     read = max(0, min(read, total - 1))
     more = (total - read) - ((used.input or 0) - (used.cache_read or 0))
@@ -200,7 +203,7 @@ class _Model:
         for element, start, scale, each in zip(
             self._sides.sent, *self._positions(), self._more.now, strict=True
         ):
-            more += each if start + min(_FRAME, element.size) * scale < read else 0
+            more += each if start + min(FRAME, element.size) * scale < read else 0
         block = self._rule.block if read % self._rule.block == 0 else 1
         return (read + round(more)) // block * block
 

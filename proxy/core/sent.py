@@ -46,6 +46,18 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     length: int = 0
 
 
+class Shadowed(msgspec.Struct, frozen=True, gc=False):
+    """What a shadow policy would have left out of a request: the steps, a bit for each, that of the
+    first one lowest, and the tokens of their reasoning (`estimated`: not all of them were counted
+    by a provider).
+    """
+
+    policy: str
+    steps: bytes
+    tokens: int
+    estimated: bool
+
+
 class Sent(msgspec.Struct, frozen=True):
     """One request as it left, known by the link of its last message.
 
@@ -53,7 +65,7 @@ class Sent(msgspec.Struct, frozen=True):
     are the provider's and None where it reported nothing. `reasoning_tokens` are the reply's,
     `dropped_tokens` those of old reasoning that did not leave (`dropped_estimated`: not all of them
     were counted by a provider; None: not known). `at` is seconds since the epoch, by the clock of
-    the worker that sent it.
+    the worker that sent it. `shadows` are there under policy `observe` alone.
     """
 
     link: bytes
@@ -69,3 +81,4 @@ class Sent(msgspec.Struct, frozen=True):
     reasoning_tokens: int | None = None
     dropped_tokens: int | None = None
     dropped_estimated: bool = False
+    shadows: tuple[Shadowed, ...] = ()

@@ -42,32 +42,46 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The tokens that `keep` would have sent in addition, by element, and their sum."""
+    """The tokens that `keep` would have sent in addition: their sum, and what makes it up. `sizes`
+    are bytes by element; those that the last request had take `share` tokens a byte, `new` is the
+    others'.
+    """
 
-    by_element: Sequence[float]
+    sizes: Sequence[int]
+    share: float
+    new: Sequence[Thought]
     total: Thought
+
+    @property
+    def by_element(self) -> Sequence[float]:
+        """Tokens, element by element."""
+        old = len(self.sizes) - len(self.new)
+        return [
+            *[size * self.share for size in self.sizes[:old]],
+            *[one.tokens for one in self.new],
+        ]
 
 
 def gone(sides: Sides, ratio: Ratio) -> Gone:
     """The reasoning that did not leave, in tokens."""
     pairs = zip(sides.kept, sides.sent, strict=True)
     sizes = [kept.reasoning - sent.reasoning if kept is not sent else 0 for kept, sent in pairs]
-    if not any(sizes):
-        return Gone(sizes, Thought())
-    old = _old(sides, sizes, ratio)
-    new = [_new(sides, at, sizes[at], ratio) for at in range(sides.known, len(sizes))]
-    size = sum(sizes[: sides.known])
-    share = old.tokens / size if size else 0.0
-    tokens = [*(each * share for each in sizes[: sides.known]), *(one.tokens for one in new)]
-    whole = old.tokens + sum(one.tokens for one in new)
-    return Gone(tokens, Thought(whole, old.estimated or any(one.estimated for one in new)))
+    known = sides.known
+    size = sum(sizes[:known])
+    old = _old(sides, size, ratio)
+    new = [_new(sides, at, sizes[at], ratio) for at in range(known, len(sizes))]
+    whole = old.tokens + sum([one.tokens for one in new])
+    estimated = old.estimated or any([one.estimated for one in new])
+    return Gone(sizes, old.tokens / size if size else 0.0, new, Thought(whole, estimated))
 
 
-def _old(sides: Sides, sizes: Sequence[int], ratio: Ratio) -> Thought:
+_NONE = Thought()
+
+
+def _old(sides: Sides, size: int, ratio: Ratio) -> Thought:
     """Of elements that the last request had: as they were counted then, where it still extends."""
-    size = sum(sizes[: sides.known])
     if size == 0:
-        return Thought()
+        return _NONE
     last = sides.last
     if last is not None and last.dropped_tokens is not None and sides.intact:
         return Thought(last.dropped_tokens, last.dropped_estimated)
@@ -77,7 +91,7 @@ def _old(sides: Sides, sizes: Sequence[int], ratio: Ratio) -> Thought:
 def _new(sides: Sides, at: int, size: int, ratio: Ratio) -> Thought:
     """Of an element that is new: the reply to the last request was counted by who made it."""
     if size == 0:
-        return Thought()
+        return _NONE
     counted = sides.last.reasoning_tokens if sides.last and at == sides.known else None
     if counted is None or not sides.intact or not is_whole(sides.kept[at].reasoning, counted):
         return Thought(ratio.estimated(size), True)

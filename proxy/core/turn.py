@@ -19,7 +19,7 @@ construction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -41,6 +41,8 @@ __all__ = ["Known", "Sealed", "Turn", "Unreadable", "propose", "read", "seal"]
 
 _LEADING = frozenset({"system", "developer"})
 Judge = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Judgement]
+Pays = Callable[[int], bool]
+"""Whether forgetting the reasoning of a step, by its index, pays (policy `horizon`)."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -152,27 +154,32 @@ def knowledge(turn: Turn, before: Known | None = None) -> Known | None:
     return Known(Head(fields, rows[-1].end), turn.leading, turn.messages, turn.steps)
 
 
+def _unknown(index: int) -> bool:
+    """What is not known is no reason to forget."""
+    return False
+
+
 def propose(
-    turn: Turn, rule: Policy, judge: Judge, settled: Callable[[int], bool]
+    turn: Turn, rule: Policy, judge: Judge, settled: Callable[[int], bool], pays: Pays = _unknown
 ) -> Mapping[int, Verdict | None]:
     """The policy's verdict on every step that is not known to be settled, by the step's index."""
-    total = len(turn.steps)
     return {
-        index: _verdict(turn, step, total - index - 1, rule, judge)
-        for index, step in enumerate(turn.steps)
+        index: _verdict(turn, index, rule, judge, pays)
+        for index in range(len(turn.steps))
         if not settled(index)
     }
 
 
-def _verdict(turn: Turn, step: Step, later: int, rule: Policy, judge: Judge) -> Verdict | None:
+def _verdict(turn: Turn, index: int, rule: Policy, judge: Judge, pays: Pays) -> Verdict | None:
+    step, later = turn.steps[index], len(turn.steps) - index - 1
     rows = turn.messages[step.first : step.end]
-    said = digest(*(row.kept.said for row in rows))
+    said = digest(*(row.kept.said for row in rows)) if rule.name is policy.Name.RANDOM else b""
 
     def judged() -> Judgement:
         message, *answers = [turn.decoded(row) for row in rows]
         return judge(message, answers)
 
-    return policy.decide(rule, step.complete, later, said, judged)
+    return policy.decide(rule, step.complete, later, said, judged, lambda: pays(index))
 
 
 def seal(
@@ -197,15 +204,14 @@ def seal(
     edits: list[Edit] = []
     gone, clamped = [], 0
     shapes = {} if untouched or shapes is None else shapes
+    before, rows = len(front), turn.messages
     for at, verdict in () if untouched else _verdicts(turn, standing):
-        message = turn.messages[at]
-        if at in shapes and shapes[at].drops:
-            gone.append(message.kept.reasoning)
-        elif at in shapes:
-            continue
+        message = rows[at]
+        if at in shapes:
+            if shapes[at].drops:
+                gone.append(message.kept.reasoning)
         elif message.edits:
-            at += len(front)
-            elements[at], others[at], cuts = _carried_out(message, verdict)
+            elements[before + at], others[before + at], cuts = _carried_out(message, verdict)
             edits += cuts
             gone.append(message.kept.reasoning)
         elif message.kept.reasoning:
@@ -242,11 +248,11 @@ def seal(
 _start = attrgetter("start", "end")
 
 
-def _verdicts(turn: Turn, standing: Mapping[int, Verdict]) -> Iterator[tuple[int, Verdict]]:
+def _verdicts(turn: Turn, standing: Mapping[int, Verdict]) -> list[tuple[int, Verdict]]:
     """The verdicts that change something, each with the index of its message, in order."""
-    for index in sorted(standing):
-        if standing[index].kind is not Kind.KEEP:
-            yield turn.steps[index].first, standing[index]
+    verdict_on = standing.get
+    pairs = [(step.first, verdict_on(index)) for index, step in enumerate(turn.steps)]
+    return [(at, it) for at, it in pairs if it is not None and it.kind is not Kind.KEEP]
 
 
 def outgoing_digest(elements: Sequence[Element]) -> bytes:

@@ -6,7 +6,8 @@ What cannot be read, for whatever reason, counts as absent: readers give None an
 
     value    version; in version 2 a nonce of 12 bytes; the payload, encrypted in version 2
     verdict  a value: core.verdict's own form
-    head     the outgoing digest in the clear, then a value: time, token counts, upstream
+    head     the outgoing digest in the clear, then a value: time, token counts, the length of the
+             upstream's name, that name, and what shadow policies would have left out
     body     the parent's outgoing digest (zeros: none) and how many parents there are, in the
              clear, then a value: a patch
     entry    a value: whether it came otherwise, the length of what left, what left, what came
@@ -25,7 +26,7 @@ import base64
 import binascii
 import os
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate, pairwise
@@ -36,7 +37,7 @@ import orjson
 
 from proxy.core import verdict as verdicts
 from proxy.core.replies import Reply
-from proxy.core.sent import Element, Part, Sent
+from proxy.core.sent import Element, Part, Sent, Shadowed
 from proxy.core.verdict import Verdict
 from proxy.errors import SettingsError
 from proxy.ledger.contract import Entry, Grade
@@ -46,7 +47,8 @@ PLAIN, SEALED = b"\x01", b"\x02"
 NO_PARENT = bytes(16)
 
 _NONCE = 12
-_HEAD = struct.Struct(">d5q?16s16s")
+_HEAD = struct.Struct(">d5q?16s16sH")
+_SHADOW = struct.Struct(">HHq?")
 _PATCH = struct.Struct(">IIIIH")
 _ELEMENT = struct.Struct(">c16s16s8sIIH8sI")
 _ENTRY = struct.Struct(">?I")
@@ -144,23 +146,28 @@ class Codec:
             sent.dropped_tokens,
         )  # fmt: skip
         known = (-1 if count is None else count for count in counts)
+        upstream = _utf8(sent.upstream)
         fixed = _HEAD.pack(
-            sent.at, *known, sent.dropped_estimated, sent.reply, sent.conversation
+            sent.at, *known, sent.dropped_estimated, sent.reply, sent.conversation, len(upstream)
         )  # fmt: skip
-        return sent.outgoing + self._seal(b"s" + sent.link, fixed + _utf8(sent.upstream))
+        shadows = map(_shadow, sent.shadows)
+        payload = b"".join((fixed, upstream, *shadows))
+        return sent.outgoing + self._seal(b"s" + sent.link, payload)
 
     def read_head(self, link: bytes, raw: bytes) -> Sent | None:
         """The record without its elements."""
         try:
             payload = self._open(b"s" + link, raw[16:])
-            at, *counts, estimated, reply, conversation = _HEAD.unpack_from(payload)
-            upstream = payload[_HEAD.size :].decode("utf-8", "surrogatepass")
+            at, *counts, estimated, reply, conversation, length = _HEAD.unpack_from(payload)
+            end = _HEAD.size + length
+            upstream = payload[_HEAD.size : end].decode("utf-8", "surrogatepass")
+            shadows = tuple(_shadows(payload, end))
         except _UNREADABLE:
             return None
         prompt, output, cached, thought, dropped = (None if n < 0 else n for n in counts)
         return Sent(
             link, raw[:16], (), at, upstream, prompt, output, cached,
-            _or_none(reply), _or_none(conversation), thought, dropped, estimated,
+            _or_none(reply), _or_none(conversation), thought, dropped, estimated, shadows,
         )  # fmt: skip
 
     def body(self, outgoing: bytes, body: Body) -> bytes:
@@ -314,6 +321,26 @@ def _reply_unpacked(raw: bytes) -> Reply:
 def _or_none(digest: bytes) -> bytes:
     """Zeros stand for no digest."""
     return digest if any(digest) else b""
+
+
+def _shadow(it: Shadowed) -> bytes:
+    policy = _utf8(it.policy)
+    head = _SHADOW.pack(len(policy), len(it.steps), it.tokens, it.estimated)
+    return head + policy + it.steps
+
+
+def _shadows(raw: bytes, at: int) -> Iterator[Shadowed]:
+    """Raises ValueError and struct.error for what is none."""
+    if at > len(raw):
+        raise ValueError("cut short")
+    while at < len(raw):
+        name, steps, tokens, estimated = _SHADOW.unpack_from(raw, at)
+        at += _SHADOW.size
+        policy, found = raw[at : at + name], raw[at + name : at + name + steps]
+        at += name + steps
+        if at > len(raw):
+            raise ValueError("cut short")
+        yield Shadowed(policy.decode("utf-8", "surrogatepass"), found, tokens, estimated)
 
 
 def _packed(patch: Patch) -> bytes:

@@ -23,7 +23,8 @@ _LONGEST = 60
 
 class Column(msgspec.Struct, frozen=True):
     """`number` columns stand to the right; `tone` says how a cell is to be taken (`good`, `bad`,
-    or nothing). A terminal of fewer characters than `wanted` does without it.
+    or nothing). A terminal of fewer characters than `wanted` does without it; the names in one
+    that `shrinks` go over several lines there.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Column(msgspec.Struct, frozen=True):
     text: Callable[[Report, Group], str]
     tone: Callable[[Report, Group], str] = lambda it, row: ""
     wanted: int = 0
+    shrinks: bool = False
 
 
 def columns(it: Report) -> list[Column]:
@@ -108,21 +110,21 @@ def _against_tone(it: Report, row: Group) -> str:
     return "good" if change.interval.value < 0 else "bad"
 
 
-_MODEL = Column("model", False, lambda it, row: name(row.key.model))
+_MODEL = Column("model", False, lambda it, row: name(row.key.model), shrinks=True)
 _POLICY = Column("policy", False, lambda it, row: name(row.key.policy))
-_TASK = Column("task", False, _task)
+_TASK = Column("task", False, _task, shrinks=True)
 _NUMBERS = (
-    Column("conversations", True, lambda it, row: plain.count(row.conversations)),
+    Column("conversations", True, lambda it, row: plain.count(row.conversations), wanted=70),
     Column("success", True, _success),
-    Column("steps", True, lambda it, row: plain.count(row.steps), wanted=100),
-    Column("output a step", True, lambda it, row: plain.count(row.output), wanted=100),
-    Column("reasoning a step", True, lambda it, row: plain.count(row.reasoning), wanted=150),
-    Column("bill", True, lambda it, row: figures.dollars(row.cost), wanted=130),
+    Column("steps", True, lambda it, row: plain.count(row.steps), wanted=92),
+    Column("output a step", True, lambda it, row: plain.count(row.output), wanted=108),
+    Column("reasoning a step", True, lambda it, row: plain.count(row.reasoning), wanted=166),
+    Column("bill", True, lambda it, row: figures.dollars(row.cost), wanted=148),
     Column("bill a step", True, lambda it, row: figures.dollars(row.cost_per_step)),
 )
 _AGAINST = Column("against keep", True, _against, _against_tone)
-_SAVING = Column("mechanical saving", True, _saving, _saving_tone, 115)
+_SAVING = Column("mechanical saving", True, _saving, _saving_tone, 136)
 _BREAKS = Column(
     "breaks", True, lambda it, row: plain.count(row.breaks),
-    lambda it, row: "bad" if row.own else "", 90,
+    lambda it, row: "bad" if row.own else "", 116,
 )  # fmt: skip

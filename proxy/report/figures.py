@@ -23,14 +23,18 @@ def signed(share: float) -> str:
 
 def much(found: Interval) -> str:
     """`12 % less (95 %: 8 to 15)`, `3 % more (95 %: 4 % less to 10 % more)`."""
-    more = found.value > 0
-    told = f"{percent(found.value)} {'more' if more else 'less'}"
+    told = _side(found.value)
     if found.low is None or found.high is None:
         return told
     if found.certain:
         return f"{told} {_range(found.low, found.high)}"
-    sides = (f"{percent(at)} {'more' if at > 0 else 'less'}" for at in (found.low, found.high))
-    return f"{told} (95 %: {' to '.join(sides)})"
+    return f"{told} (95 %: {_side(found.low)} to {_side(found.high)})"
+
+
+def _side(share: float) -> str:
+    if number(abs(share)) == "0":
+        return "as much"
+    return f"{percent(share)} {'more' if share > 0 else 'less'}"
 
 
 def size(found: Interval) -> str:
@@ -71,4 +75,6 @@ def dollars(amount: float | None, estimated: bool = False) -> str:
     if amount is None:
         return plain.UNKNOWN
     told = plain.dollars(abs(amount), estimated)
+    if told[-2] == ".":
+        told += "0"  # ten cents are $0.10
     return told.replace("$", "-$", 1) if amount < 0 else told

@@ -63,6 +63,6 @@ def nothing(since: bool) -> list[str]:
         "Point an agent at the proxy:  export OPENAI_BASE_URL=http://127.0.0.1:4100/v1",
         "Name each task:               x-lethe-task: <label>",
         "Run it under two policies:    x-lethe-policy: keep, then x-lethe-policy: drop",
-        "Say how it ended:             POST /lethe/outcomes "
-        '{"task": "<label>", "success": true} on the admin listener',
+        "Say how it ended:             curl -H 'content-type: application/json' -d "
+        """'{"task": "<label>", "success": true}' http://127.0.0.1:4101/lethe/outcomes""",
     ]

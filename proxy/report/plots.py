@@ -23,7 +23,8 @@ from proxy.report.run import Run
 from proxy.report.whole import Report
 
 MOST_ARMS = 24
-_FARTHEST = 2.0
+_NEAREST, _FARTHEST = 0.05, 2.0
+"""The least and the most change that the scale goes to."""
 _Z = 1.959963984540054
 """The 97.5th percentile of the normal distribution."""
 
@@ -85,7 +86,7 @@ def _changes(it: Report) -> Figure | None:
     ends = [abs(end) for _, _, change in told for end in _ends(change)]
     if not ends:
         return None
-    most = min(_FARTHEST, _ceiling(max(ends)))
+    most = min(_FARTHEST, _ceiling(max(_NEAREST, *ends)))
 
     def place(share: float) -> float:
         return round(50 + 50 * max(-most, min(most, share)) / most, 3)

@@ -12,12 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.report import cells
+from proxy.report.cells import Column
 from proxy.report.heading import heading, span
 from proxy.report.notes import notes, nothing
 from proxy.report.whole import Report
 from proxy.report.words import Verdict, verdicts
 
 _TONES = {"good": "green", "bad": "red", "mixed": "yellow", "calm": "", "unknown": "dim", "": ""}
+_NAME = 16
+"""Characters that a column of names is given at least."""
 
 
 def view(it: Report, width: int = 120) -> RenderableType:
@@ -51,14 +54,21 @@ def _verdict(it: Verdict, with_model: bool) -> Iterator[RenderableType]:
 
 def _table(it: Report, width: int) -> Iterator[RenderableType]:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    columns = [column for column in cells.columns(it) if width >= column.wanted]
+    columns = _fitting(cells.columns(it), width)
     for column in columns:
         table.add_column(
-            column.title, justify="right" if column.number else "left", overflow="fold"
-        )
+            column.title, justify="right" if column.number else "left", overflow="fold",
+            no_wrap=not column.shrinks, min_width=8 if column.shrinks else None,
+        )  # fmt: skip
     for row in cells.rows(it):
         table.add_row(*(Text(c.text(it, row), _TONES[c.tone(it, row)]) for c in columns))
     yield table
     if more := cells.hidden(it):
         yield Text(more, "dim")
     yield Text()
+
+
+def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
+    """Those that there is room for, beside names that take some of it."""
+    left = width - _NAME * sum(column.shrinks for column in columns)
+    return [column for column in columns if left >= column.wanted]

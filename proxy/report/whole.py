@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -43,7 +43,7 @@ def report(runs: Sequence[Run], by: By, made: float, since: float | None = None)
     )  # fmt: skip
 
 
-def baseline(keys: Sequence[Key], key: Key) -> Key | None:
+def baseline(keys: Container[Key], key: Key) -> Key | None:
     """The arm that others of the same model, and task, are compared with."""
     rows = (Key(key.task, key.model, policy) for policy in BASELINES)
     return next((row for row in rows if row in keys), None)
@@ -57,7 +57,7 @@ def _pairs(arms: Mapping[Key, Sequence[Run]], least: int) -> Iterator[_Pair]:
     is none, if that does.
     """
     for key, runs in arms.items():
-        base = baseline(list(arms), key)
+        base = baseline(arms, key)
         if key.policy in (*BASELINES, SEVERAL, UNKNOWN) or key.model in (SEVERAL, UNKNOWN):
             continue
         if min(len(runs), len(arms[base]) if base else 0) >= least:

@@ -124,7 +124,10 @@ def _output(it: Comparison) -> str:
 def _success(it: Comparison) -> str:
     change = it.changes["success"]
     if not sum(change.units):
-        return "Whether it succeeds is unknown: no outcome was posted to /lethe/outcomes."
+        return (
+            "Whether it succeeds is unknown: of these conversations no outcome was posted to "
+            "/lethe/outcomes."
+        )
     if not change.enough or change.interval is None or change.ours is None:
         return _too_few(it, change, "whether they succeeded")
     rates = f"{plain.percent(change.ours)} against {plain.percent(change.theirs)}"

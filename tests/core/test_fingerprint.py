@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from proxy.core import fingerprint
 from proxy.core.fingerprint import Message
 from proxy.core.sent import Part
+from proxy.core.wire import chat
 from proxy.core.wire.chat import Number
 from tests.laws import reading
 from tests.laws.histories import histories, odd_values, steps
@@ -325,3 +326,50 @@ def test_a_large_message_full_of_brackets_and_commas_is_read() -> None:
     text = json.dumps(assistant(content="[{,}]" * 50_000, reasoning="a")).encode()
 
     assert read(text).edits
+
+
+# The fast ways and the slow one
+
+WORDS = st.sampled_from(
+    ["", " ", "a", " a\n", "<think>x</think>y", " \n<think>x</think>", "é🙂", "\ud83d",
+     '"reasoning_content":"']
+)  # fmt: skip
+CALLS = st.fixed_dictionaries(
+    {
+        "id": st.sampled_from(["c1", "", "functions.bash:0"]),
+        "type": st.just("function"),
+        "function": st.fixed_dictionaries(
+            {"name": WORDS, "arguments": st.sampled_from(["{}", '{"a": 1.50}', "not json", ""])},
+            optional={"extra": WORDS},
+        ),
+    },
+    optional={"index": st.integers(0, 2), "extra_content": WORDS},
+)
+PLAIN = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "tool", "system", "assistant", "developer", ""])},
+    optional={
+        "content": st.none() | WORDS,
+        "tool_call_id": st.none() | WORDS,
+        "reasoning_content": st.none() | WORDS | st.just(["x"]),
+        "tool_calls": st.none() | st.lists(CALLS | st.none(), max_size=2),
+        "name": WORDS,
+    },
+)
+
+
+@given(
+    PLAIN, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " :\t")]), st.booleans(), st.data()
+)
+def test_a_message_read_the_fast_way_is_what_the_slow_way_makes_of_it(
+    message: dict[str, Any], separators: tuple[str, str], ascii: bool, data: st.DataObject
+) -> None:
+    keys = data.draw(st.permutations(list(message)))
+    rows = {key: message[key] for key in keys}
+    lone = not ascii and "\\ud83d" in json.dumps(rows)
+    text = json.dumps(rows, separators=separators, ensure_ascii=ascii or lone)
+    body = b"[" + text.encode() + b"]"
+
+    fast = fingerprint.read(body, 1, len(body) - 1, b"b" * 16)
+
+    decoded = chat.exact(body[1:-1])
+    assert fingerprint.read_slowly(body, 1, len(body) - 1, b"b" * 16, decoded) == fast

@@ -138,7 +138,7 @@ def test_only_encodings_that_can_be_read_along_are_accepted(asked, identity, wan
     ],
 )
 def test_a_key_is_the_same_credential_whichever_header_carries_it(came, wanted):
-    assert wanted == headers.credential(came)
+    assert wanted == headers.credential(dict(came))
 
 
 def test_a_value_with_a_control_character_is_no_header():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.replies import Reply
-from proxy.core.sent import Element, Part, Sent
+from proxy.core.sent import Element, Part, Sent, Shadowed
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 from proxy.errors import SettingsError
 from proxy.ledger.codec import NO_PARENT, Body, Codec, policy, read_policy
@@ -36,9 +36,13 @@ patches = st.builds(
     st.lists(element_values, max_size=5).map(tuple),
 )  # fmt: skip
 maybe_digests = st.just(b"") | digests.filter(any)
+shadows = st.builds(
+    Shadowed, texts, st.binary(max_size=9), st.integers(0, 2**40), st.booleans()
+)  # fmt: skip
 heads = st.builds(
     Sent, digests, digests, st.just(()), st.floats(0, 4e9), texts, counts, counts, counts,
     maybe_digests, maybe_digests, counts, counts, st.booleans(),
+    st.lists(shadows, max_size=3).map(tuple),
 )  # fmt: skip
 replies = st.builds(Reply, texts, texts, st.binary(), st.lists(texts, max_size=4).map(tuple))
 entries = st.builds(Entry, digests, st.binary(), st.none() | st.binary())
@@ -101,8 +105,9 @@ def test_every_field_is_at_rest() -> None:
     assert (
         "link", "outgoing", "elements", "at", "upstream", "prompt_tokens", "output_tokens",
         "cached_tokens", "reply", "conversation", "reasoning_tokens", "dropped_tokens",
-        "dropped_estimated",
+        "dropped_estimated", "shadows",
     ) == Sent.__struct_fields__  # fmt: skip
+    assert ("policy", "steps", "tokens", "estimated") == Shadowed.__struct_fields__
 
 
 def test_id_tells_nothing_of_a_reply_to_who_has_no_key() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from proxy.report.groups import By, Key, grouped
 from proxy.report.run import Amount, Run
 from tests.report.words import run
@@ -31,7 +33,7 @@ def test_rows_are_by_what_was_asked_the_dearest_first_and_keep_before_the_others
 
 
 def test_where_nothing_has_a_price_the_most_steps_come_first():
-    free = {"cost": Amount(), "priced": 0}
+    free: dict[str, Any] = {"cost": Amount(), "priced": 0}
     runs = [run("a", model="short", steps=3, **free), run("b", model="long", steps=30, **free)]
 
     assert ["long", "short"] == [it.key.model for it in grouped(runs, By.MODEL)]
@@ -63,8 +65,10 @@ def test_the_share_read_from_a_cache_is_of_those_that_tell_both():
 
 
 def test_what_nobody_tells_is_unknown():
-    bare = {"output": Amount(), "reasoning": Amount(), "input": Amount(), "cache_read": Amount(),
-            "cost": Amount(), "keep": 0.0, "priced": 0}  # fmt: skip
+    bare: dict[str, Any] = dict.fromkeys(
+        ("output", "reasoning", "input", "cache_read", "cost"), Amount()
+    )
+    bare |= {"keep": 0.0, "priced": 0}
 
     (it,) = grouped([run("a", **bare)], By.POLICY)
 

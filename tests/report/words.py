@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -27,13 +26,14 @@ def arm(
     policy: str, count: int, cost: float = 1.0, output: float = 1000.0, seed: int = 1,
     tasks: bool = False, **more: Any,
 ) -> list[Run]:  # fmt: skip
-    """Conversations that differ a little, around a cost and an output."""
-    random = Random(seed)
+    """Conversations that differ by up to a tenth, and whose means are this cost and output."""
+    spread = [0.9 + 0.2 * number / max(1, count - 1) for number in range(count)]
+    costs, outputs = (Random(seed + n).sample(spread, count) for n in (0, 100))
     return [
         run(
             f"{policy}-{number}-{seed}", policy, task=f"task-{number}" if tasks else "",
-            cost=Amount(cost * random.uniform(0.9, 1.1), 10),
-            output=Amount(output * random.uniform(0.9, 1.1), 10), **more,
+            cost=Amount(cost * costs[number], 10), output=Amount(output * outputs[number], 10),
+            **more,
         )
         for number in range(count)
     ]  # fmt: skip
@@ -42,8 +42,3 @@ def arm(
 def row(id: str, at: float = AT, **sums: Any) -> dict[str, Any]:
     """What the API tells of a conversation, with its sums."""
     return {"id": id, "last_at": at, "outcome": None, "sums": sums}
-
-
-def text_of(pages: Sequence[str]) -> str:
-    """Without the line ends that a terminal put there."""
-    return " ".join(" ".join(pages).split())

@@ -273,7 +273,7 @@ def exact(text: bytes) -> Any:
         value = _by_literal(text)
     except RecursionError:
         raise ValueError("nested too deep") from None
-    if _deeper_than(value, MAX_DEPTH):
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise ValueError("nested too deep")
     return value
 
