@@ -4,6 +4,7 @@ FROM python:3.13-slim-trixie AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY proxy ./proxy
+COPY config ./config
 RUN pip wheel --no-cache-dir --wheel-dir /wheels '.[encryption]'
 
 FROM python:3.13-slim-trixie

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo serve test check soak bench format clean
+.PHONY: help demo serve test check soak bench volume format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -36,6 +36,9 @@ soak: $(VENV)/.dev  ## 200 conversations of 20 steps over two workers and one st
 
 bench: $(VENV)/.dev  ## direct, nginx and Lethe side by side over loopback, as ratios
 	$(BIN)/python -m tests.bench $(ARGS)
+
+volume: $(VENV)/.dev  ## 100,000 made-up sessions through lethe replay: seconds and memory
+	$(BIN)/python -m tests.replay.many $(ARGS)
 
 format: $(VENV)/.dev  ## let ruff put things right
 	$(BIN)/python -m ruff check --fix .
