@@ -24,6 +24,7 @@ from proxy.core.usage import Usage
 from proxy.doors import Doors
 from proxy.errors import ClientGone, Draining, InternalError, ProxyError
 from proxy.keys import Caller
+from proxy.outlook import Life, Whose, task_of
 from proxy.prune import Pruning, record
 from proxy.relay import Ending, Send
 from proxy.settings import UpstreamSettings
@@ -31,7 +32,6 @@ from proxy.tap import Tap
 
 FAILED = "failed"
 """The ending of an exchange that we answered ourselves, with an error."""
-_LONGEST_TASK = 100
 _LONGEST_WORD = 120
 
 
@@ -59,7 +59,7 @@ class Account:
         self._began = self._came = doors.ticks()
         self._left: float | None = None
         self._first: float | None = None
-        self._task = named.get(b"x-lethe-task", b"")[:_LONGEST_TASK].decode("ascii", "replace")
+        self._task = task_of(named)
         self._faults: list[str] = []
         self._error = ""
         self._up: UpstreamSettings | None = None
@@ -172,8 +172,23 @@ class Account:
                 usage,
                 reply,
                 outcome.thought or Thought(),
+                outcome.shadows,
             )  # fmt: skip
         )
+        if self._doors.state.outlook.awake:
+            self._note(self.pruning, outcome, usage)
+
+    def _note(self, pruning: Pruning, outcome: Outcome, usage: Usage) -> None:
+        """How far the conversation came, for who weighs what is still to come of others."""
+        if usage.input is None or usage.output is None:
+            return
+        it, dropped = pruning.turn, outcome.thought.tokens if outcome.thought else 0
+        whose = Whose(it.scope, pruning.decided.task, it.root, it.conversation)
+        link, requests = it.messages[-1].link if it.messages else it.root, len(it.steps) + 1
+        life = Life(
+            link, requests, usage.input, usage.output, usage.reasoning, dropped, outcome.at
+        )  # fmt: skip
+        self._doors.state.outlook.note(whose, life)
 
     def _contract(self) -> Contract:
         up = self._up
@@ -232,6 +247,7 @@ class Account:
             money=billed.money,
             unpriced=billed.unpriced,
             thought=billed.thought,
+            shadows=billed.shadows,
         )
 
     def _bill(self, seen: Seen | None, now: float) -> Bill:

@@ -64,12 +64,14 @@ def router(doors: Doors, scoped: Scoped) -> APIRouter:
 
     @api.get("/conversations/{id}/findings")
     async def findings(request: Request, id: str, notes: bool = False) -> Response:
-        """Breaks and cache misses, oldest first; with `notes` also what costs nothing."""
+        """Breaks and cache misses, oldest first; with `notes` also what costs nothing. `weighed`
+        has the numbers that decided steps under `horizon`.
+        """
         it = await owned(doors.ledger, scoped(request), id)
         if it is None:
             return _not_found(id)
-        found = told.findings(it, notes)
-        return _json({**told.listed(it.summary), "findings": found, **_how(doors)})
+        found = {"findings": told.findings(it, notes), "weighed": told.weighed(it)}
+        return _json({**told.listed(it.summary), **found, **_how(doors)})
 
     @api.delete("/conversations/{id}", status_code=204)
     async def forget(request: Request, id: str) -> Response:

@@ -100,6 +100,7 @@ def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doo
         clock=time.time,  # noqa: TID251  (the composition root: here the clock is handed out)
         ticks=time.perf_counter,
         new_id=lambda: f"{start}-{next(numbers):x}",
+        tell=_say,
         state=State(),
     )
 

@@ -7,11 +7,13 @@ from decimal import Decimal
 import msgspec
 from msgspec.structs import replace
 
+from proxy import shadowing
 from proxy.core import pricing, saving, thought
 from proxy.core.contract import Contract
 from proxy.core.outcome import Money
 from proxy.core.prefix import Cause
 from proxy.core.reply import Seen
+from proxy.core.shadow import Shadow
 from proxy.core.tariff import Tariff, Unpriced
 from proxy.core.thought import Gone, Sides, Thought
 from proxy.core.usage import Usage
@@ -23,12 +25,13 @@ _INTACT = frozenset({Cause.EXTENDED, Cause.RETRY})
 
 class Bill(msgspec.Struct, frozen=True):
     """`thought` is the reasoning that did not leave; None where no request was read. Either there
-    is `money`, or `unpriced` says why not.
+    is `money`, or `unpriced` says why not. `shadows` are what other policies would have made of it.
     """
 
     thought: Thought | None = None
     money: Money | None = None
     unpriced: str = ""
+    shadows: tuple[Shadow, ...] = ()
 
 
 NONE = Bill()
@@ -52,17 +55,36 @@ def bill(
     gone = thought.gone(sides, doors.state.ratios.of(upstream, model)) if sides else None
     total = gone.total if gone else None
     tariff = doors.prices.of(upstream, model)
+    usage = _reported(seen.usage, contract)
+    shadows = _shadows(doors, pruning, usage, contract, upstream, model, tariff, now)
     if isinstance(tariff, Unpriced):
         doors.prices.missed(upstream, model, tariff)
-        return Bill(total, None, tariff.value)
-    usage = _reported(seen.usage, contract)
+        return Bill(total, None, tariff.value, shadows)
     paid = pricing.cost(usage, _sheet(tariff, usage, now))
     if paid is None:
-        return Bill(total, None, Unpriced.USAGE.value)
+        return Bill(total, None, Unpriced.USAGE.value, shadows)
     saved = _saved(tariff, usage, sides, gone, contract, now) if sides and gone else _NOTHING
     rebuilt = pricing.rebuilt(_rebuilt(pruning), usage, _sheet(tariff, usage, now))
     estimated = total is not None and total.estimated
-    return Bill(total, Money(paid, saved, rebuilt, estimated, seen.usage.cost))
+    return Bill(total, Money(paid, saved, rebuilt, estimated, seen.usage.cost), "", shadows)
+
+
+def _shadows(
+    doors: Doors, it: Pruning | None, usage: Usage, contract: Contract, upstream: str, model: str,
+    tariff: Tariff | Unpriced, now: float,
+) -> tuple[Shadow, ...]:  # fmt: skip
+    """What the shadow policies would have made of it; there are none but under `observe`."""
+    if it is None or not it.shades:
+        return ()
+    left, ratio = shadowing.left_of(it.turn, it.sealed), doors.state.ratios.of(upstream, model)
+    known = None if isinstance(tariff, Unpriced) else tariff
+    reckoning = shadowing.Reckoning(left, usage, contract, ratio, known, now)
+    try:
+        return tuple([reckoning.shadow(shade) for shade in it.shades])
+    except Exception:
+        # What would have been is no reason to lose what was paid.
+        doors.observer.counts.add("lethe_faults_total", ("shadow",))
+        return ()
 
 
 _NOTHING = Decimal(0)

@@ -14,6 +14,7 @@ from proxy.keys import Keyring
 from proxy.ledger.contract import Ledger
 from proxy.memo import Memo
 from proxy.observe import Observer
+from proxy.outlook import Outlook
 from proxy.prices import Prices
 from proxy.ratios import Ratios
 from proxy.settings import Settings
@@ -32,13 +33,18 @@ class State:
     """What a 400 has taught of an upstream and model, and when that was looked at last."""
     ratios: Ratios = field(default_factory=Ratios)
     """Bytes a token, learned by model."""
+    told: set[str] = field(default_factory=set)
+    """Advice that was given; it is given once."""
+    outlook: Outlook = field(default_factory=Outlook)
+    """How far conversations come, learned by key and task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doors:
     """`clock` is seconds since the epoch, `ticks` a monotonic counter in seconds.
 
-    `targets` are by the name of the upstream, `rules` by the alias of the key.
+    `targets` are by the name of the upstream, `rules` by the alias of the key. `tell` hands a line
+    to who runs this.
     """
 
     settings: Settings
@@ -55,4 +61,5 @@ class Doors:
     clock: Callable[[], float]
     ticks: Callable[[], float]
     new_id: Callable[[], str]
+    tell: Callable[[str], None]
     state: State

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import msgspec
 from msgspec.structs import replace
 
-from proxy import writing
+from proxy import advising, writing
 from proxy.account import Account
 from proxy.core import form, paths
 from proxy.core import headers as wire_headers
@@ -28,7 +29,6 @@ from proxy.cycle import Client
 from proxy.doors import Doors
 from proxy.errors import UpstreamUnreachable
 from proxy.keys import Caller
-from proxy.ledger.contract import Ask
 from proxy.prune import Decided, Pruning, sealed
 from proxy.settings import UpstreamSettings
 from proxy.upstream import Reply
@@ -39,6 +39,8 @@ REFUSAL_HOLDS = 3600.0
 """Seconds for which an upstream that refused to report a stream's usage is not asked again."""
 _REFUSALS = frozenset({400, 422})
 """422 is Mistral's and FastAPI's word for a request that does not fit."""
+# Errors come as texts in JSON, and from gateways as texts in these; some escape every quote.
+_escaped = re.compile(r"""\\{1,9}u00([0-7][0-9a-f])|\\{1,9}(?=["'`/])""", re.IGNORECASE)
 _CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 
 
@@ -101,15 +103,27 @@ async def forward(
     if reply.status not in _REFUSALS or (first.decided is None and not first.asks):
         return reply, first.asks
     refused = await Refused.read(reply)
-    mend = await _mend(doors, account, first, refused)
+    async with _closed_if_left(refused):
+        mend = await _mend(doors, account, first, refused)
     if mend is None:
         return refused, first.asks
     await refused.aclose()
     account.retried = True
     reply = await _sent(doors, account, caller, request, mend.ready)
-    if reply.status not in _REFUSALS:
-        await _learn(doors, mend)
+    if 200 <= reply.status < 300:
+        async with _closed_if_left(reply):
+            await _learn(doors, mend)
     return reply, mend.ready.asks
+
+
+@asynccontextmanager
+async def _closed_if_left(reply: Reply | Refused) -> AsyncIterator[None]:
+    """Nobody else knows of the reply yet: where the client leaves meanwhile, it ends here."""
+    try:
+        yield
+    except BaseException:
+        await reply.aclose()
+        raise
 
 
 async def _sent(
@@ -127,11 +141,12 @@ async def _sent(
 
 
 class _Mend(msgspec.Struct, frozen=True):
-    """What is sent instead. `wire` is how messages are written in it, None where it is only not
-    asked for usage any more.
+    """What is sent instead. `wire` is how messages are written in it, as `remedy` has it; None
+    where it is only not asked for usage any more.
     """
 
     ready: Ready
+    remedy: Remedy | None = None
     wire: Wire | None = None
 
 
@@ -164,33 +179,39 @@ async def _rewritten(
     doors: Doors, account: Account, first: Ready, decided: Decided, remedy: Remedy
 ) -> _Mend | None:
     """The request written anew; None where that changes nothing."""
-    mended = form.mended(decided.wire, remedy)
+    mended = await _wire(doors, decided, remedy)
     if mended == decided.wire:
         return None
-    replies = await _replies(doors, decided, mended)
-    pruning = await sealed(doors, replace(decided, wire=mended, replies=replies))
+    replies, more = decided.replies, 0
+    if mended.looks_back and not decided.wire.looks_back:
+        replies, more = await writing.found(doors, decided.turn, decided.setting, mended)
+    anew = replace(decided, wire=mended, replies=replies, missed=decided.missed + more)
+    left = account.pruning.sealed.elements if account.pruning else ()
+    pruning = await sealed(doors, anew, left)
     if pruning.sealed.body == first.plain:
         return None
     account.mended = remedy.value
     account.pruning = pruning.without_bodies()
-    return _Mend(ready(doors, account, first.raw, pruning), mended)
+    return _Mend(ready(doors, account, first.raw, pruning), remedy, mended)
 
 
-async def _replies(doors: Doors, decided: Decided, mended: Wire) -> writing.Replies:
-    """What the messages echo, where that was not asked before."""
-    if decided.wire.looks_back or not mended.looks_back:
-        return decided.replies
-    known, echoes = writing.echoes(doors, decided.turn, mended)
-    settled = await doors.ledger.settle(_asks(decided, echoes=echoes))
-    return {**known, **settled.echoes}
+async def _wire(doors: Doors, decided: Decided, remedy: Remedy) -> Wire:
+    """How it is written now: as another worker found out for this conversation, else as the remedy
+    has it.
+    """
+    mended = form.mended(decided.wire, remedy)
+    pin = writing.names_of(decided.up, decided.turn.model)[1]
+    raw = (await _settled(doors, decided, {pin: None})).get(pin)
+    stands = form.unpacked(raw, mended) if raw else mended
+    return mended if stands == decided.wire else stands
 
 
-def _asks(decided: Decided, **more: object) -> Ask:
-    """Nothing but what is named."""
-    it = decided.turn
-    chain = tuple([m.link for m in it.messages])
-    empty = Ask(it.scope, it.root, it.conversation, chain, (), (), decided.setting)
-    return replace(empty, **more)
+async def _settled(
+    doors: Doors, decided: Decided, pins: Mapping[str, bytes | None]
+) -> Mapping[str, bytes]:
+    """What stands under these pins of the conversation."""
+    ask = writing.asks(decided.turn, decided.setting, pins=pins)
+    return (await doors.ledger.settle(ask)).pins
 
 
 async def _learn(doors: Doors, mend: _Mend) -> None:
@@ -199,10 +220,12 @@ async def _learn(doors: Doors, mend: _Mend) -> None:
     if mend.wire is None or decided is None:
         # Only now is it known that the question was what it refused, and not something else.
         doors.state.refuses_usage[up.name] = doors.ticks() + REFUSAL_HOLDS
-        return
-    pin = writing.names_of(up, decided.turn.model)[1]
-    await doors.ledger.settle(_asks(decided, pins={pin: form.packed(mend.wire)}))
-    await writing.learn(doors, up, decided.turn.model, mend.wire)
+    else:
+        pin = writing.names_of(up, decided.turn.model)[1]
+        await _settled(doors, decided, {pin: form.packed(mend.wire)})
+        await writing.learn(doors, up, decided.turn.model, mend.wire)
+    if decided is not None:
+        advising.advise(doors, up, decided.turn.model, decided.contract, mend.remedy)
 
 
 async def answered(reply: Reply) -> Reply:
@@ -234,14 +257,16 @@ class Refused:
         return cls(reply, pieces)
 
     def text(self) -> str:
-        """What it says, without its content coding; empty where that cannot be undone."""
+        """What it says, without its content coding and the marks of texts within texts; empty where
+        its coding cannot be undone.
+        """
         named = {name.lower(): value for name, value in self.headers}
         raw = b"".join(self._pieces)
         coding = named.get(b"content-encoding", b"")
         if coding not in (b"", b"identity"):
             decoder = Decoder(coding.decode("latin-1"), LARGEST_ERROR, LARGEST_ERROR)
             raw = decoder.feed(raw) + decoder.close()
-        return raw.decode("utf-8", "replace")
+        return _escaped.sub(_unescaped, raw.decode("utf-8", "replace"))
 
     @property
     def ended(self) -> str | None:
@@ -260,6 +285,10 @@ class Refused:
 
     async def aclose(self) -> None:
         await self._reply.aclose()
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16)) if found[1] else ""
 
 
 def _chat_headers(request: Request, caller: Caller, ready: Ready) -> Headers:

@@ -16,6 +16,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +27,7 @@ from proxy.core.outcome import Outcome, Route, as_line
 from proxy.core.prefix import By, Cause
 from proxy.core.pricing import PARTS
 from proxy.core.tariff import Unpriced
+from proxy.core.usage import Usage
 
 OTHER = "other"
 _FREE = ("model", "key", "upstream", "gen_ai_provider_name")
@@ -213,6 +215,29 @@ FAMILIES: tuple[Family, ...] = (
         ("cause", "by"),
     ),
     Family(
+        "lethe_shadow_steps_total",
+        "counter",
+        "Steps that a shadow policy would have settled, by verdict.",
+        ("policy", "verdict"),
+        most=40,
+    ),
+    Family(
+        "lethe_shadow_tokens_total",
+        "counter",
+        "Tokens that a shadow policy would have sent, and what the cache would have served of "
+        "them, mechanically; policy observe is what was sent on the same exchanges.",
+        ("policy", "kind"),
+        most=40,
+    ),
+    Family(
+        "lethe_shadow_dollars_total",
+        "counter",
+        "What exchanges would have come to under a shadow policy, mechanically; policy observe is "
+        "what the same exchanges came to.",
+        ("policy",),
+        most=20,
+    ),
+    Family(
         "lethe_unpriced_total",
         "counter",
         "Answered chat exchanges that are in no sum of money, by reason.",
@@ -270,6 +295,7 @@ FAMILIES: tuple[Family, ...] = (
             "read",
             "prune",
             "explain",
+            "shadow",
             "tap",
             "bill",
             "keep",
@@ -447,6 +473,8 @@ def count(counts: Counts, models: Vocabulary, keys: Vocabulary, outcome: Outcome
     _count_cached(counts, outcome, model, key)
     _count_policy(counts, outcome)
     _count_money(counts, outcome, key)
+    if outcome.shadows:
+        _count_shadows(counts, outcome)
 
 
 def good(outcome: Outcome) -> bool:
@@ -556,6 +584,29 @@ def _count_money(counts: Counts, outcome: Outcome, key: str) -> None:
     if pruned.finding.is_break:
         where = (pruned.finding.cause.value, pruned.finding.by.value)
         counts.add("lethe_prefix_rebuilt_dollars_total", where, float(money.rebuilt))
+
+
+_OBSERVE = "observe"
+
+
+def _count_shadows(counts: Counts, outcome: Outcome) -> None:
+    """What shadow policies would have made of it, beside what was made of it."""
+    for shadow in outcome.shadows:
+        for verdict, steps in shadow.fresh.items():
+            counts.add("lethe_shadow_steps_total", (shadow.policy, verdict), steps)
+        _count_shadow(counts, shadow.policy, shadow.usage, shadow.cost)
+    paid = outcome.money.cost.total if outcome.money else None
+    _count_shadow(counts, _OBSERVE, outcome.shadows[0].sent, paid)
+
+
+def _count_shadow(
+    counts: Counts, policy: str, usage: Usage | None, dollars: Decimal | None
+) -> None:
+    if usage is not None and usage.input is not None:
+        counts.add("lethe_shadow_tokens_total", (policy, "input"), usage.input)
+        counts.add("lethe_shadow_tokens_total", (policy, "cache_read"), usage.cache_read or 0)
+    if dollars is not None:
+        counts.add("lethe_shadow_dollars_total", (policy,), float(dollars))
 
 
 def add_up(many: Iterable[Numbers]) -> Numbers:

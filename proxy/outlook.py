@@ -67,6 +67,7 @@ class Life(msgspec.Struct, frozen=True, gc=False):
 
 
 _Lives = OrderedDict[bytes, Life]
+_NOBODY: Mapping[bytes, Life] = {}
 
 
 class Outlook:
@@ -89,7 +90,7 @@ class Outlook:
 
     def last(self, whose: Whose, link: bytes) -> Life | None:
         """What is known of the conversation up to a message, if that ended its last request."""
-        lives = self._groups.get((whose.scope, whose.task), {})
+        lives = self._groups.get((whose.scope, whose.task), _NOBODY)
         found = lives.get(whose.conversation) or lives.get(whose.root)
         return found if found is not None and found.link == link else None
 
@@ -97,7 +98,7 @@ class Outlook:
         """What is still to come for a conversation that stands there, in requests or positions;
         None where nothing can be said.
         """
-        lives = self._groups.get((whose.scope, whose.task), {})
+        lives = self._groups.get((whose.scope, whose.task), _NOBODY)
         own = (whose.root, whose.conversation)
         over = [life for id, life in lives.items() if now - life.at > OVER and id not in own]
         return horizon.expected([life.length(unit) for life in over], stands)

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from proxy import adding, writing
+from proxy import adding, shadowing, writing
 from proxy.core import artifact, explain, fingerprint, form, outcome, policy, prefix, turn
 from proxy.core.additions import NOTHING, Added
 from proxy.core.artifact import Judgement
@@ -22,9 +22,12 @@ from proxy.core.contract import Contract, Drops, Reuse
 from proxy.core.expect import Cached
 from proxy.core.explain import Explanation
 from proxy.core.form import Wire
+from proxy.core.horizon import Weighed
 from proxy.core.policy import Name, Policy
 from proxy.core.prefix import Cause
 from proxy.core.sent import Element, Part, Sent
+from proxy.core.shade import Shade
+from proxy.core.shadow import Shadow
 from proxy.core.thought import Thought
 from proxy.core.turn import Sealed, Turn
 from proxy.core.usage import Usage
@@ -34,7 +37,9 @@ from proxy.doors import Doors
 from proxy.errors import LedgerError
 from proxy.keys import Caller
 from proxy.ledger.contract import Ask, Echo, Entry, Offer, Record, Settled
+from proxy.outlook import task_of
 from proxy.settings import UpstreamSettings
+from proxy.weighing import Weigher
 
 Names = Mapping[bytes, bytes]
 _HINTED_CALLS = 8
@@ -44,7 +49,8 @@ _AGENT = frozenset({Part.TOOLS, Part.SYSTEM})
 
 class Decided(msgspec.Struct, frozen=True):
     """What holds for a request, whatever is made of it. `settle_seconds` is the wait for the
-    ledger. `replies` are those that its messages echo, None where none was found.
+    ledger. `replies` are those that its messages echo, None where none was found. `weighed` is
+    what decided its new verdicts under `horizon`.
     """
 
     turn: Turn
@@ -65,11 +71,14 @@ class Decided(msgspec.Struct, frozen=True):
     replies: writing.Replies
     missed: int
     added: Added
+    task: str = ""
+    weighed: tuple[Weighed, ...] = ()
 
 
 class Pruning(msgspec.Struct, frozen=True):
     """A request that was read, and all that was decided of it. `entries` are what the conversation
-    did not hold yet, `done` counts what was done beside dropping, by name.
+    did not hold yet, `done` counts what was done beside dropping, by name. `shades` are what shadow
+    policies say of it, under `observe`.
     """
 
     decided: Decided
@@ -79,6 +88,7 @@ class Pruning(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
     recall_seconds: float | None
     done: Mapping[str, int]
+    shades: tuple[Shade, ...] = ()
 
     @property
     def rule(self) -> Policy:
@@ -100,7 +110,8 @@ class Pruning(msgspec.Struct, frozen=True):
             len(self.turn.steps),
             decided.fresh, decided.adopted, it.dropped, it.kept, it.dropped_bytes, it.kept_bytes,
             it.clamped, it.finding, decided.settled.shared, self.explained, cached,
-            decided.forbidden, self.done, decided.missed,
+            decided.forbidden, {**decided.added.counts, **self.done}, decided.missed,
+            decided.weighed,
         )  # fmt: skip
 
 
@@ -125,53 +136,87 @@ async def decided(
         it, added = await adding.added(doors, it, named, up, contract)
     front = doors.memo.front(it, contract.rendered, contract.system_first)
     hints = _hints(doors, caller, named, it, front)
-    known = _known(doors, it)
+    known, task = _known(doors, it), task_of(named)
+    weigh = partial(Weigher, doors, it, front, up, contract, task, known)
     asking = await _asking(doors, it, up, contract, rule, hints)
     began = doors.ticks()
-    offers, settled = await _settle(doors, caller, asking, known, setting)
+    offers, settled = await _settle(doors, caller, asking, known, setting, weigh)
     missed = settled.missed
     if settled.setting != setting:
         setting = settled.setting
         rule = doors.keyring.policy(caller, named, setting, it.model, up, contract.default_policy)
         asking = replace(asking, rule=rule)
-        offers, settled = await _settle(doors, caller, asking, known, setting)
+        offers, settled = await _settle(doors, caller, asking, known, setting, weigh)
         missed += settled.missed
-    standing = {**known, **_stand(it, offers.verdicts, settled)}
+    stand = {**known, **_stand(it, offers.verdicts, settled)}
+    standing = policy.carried_out(contract.drops, len(it.steps), stand)
+    wire = asking.standing_wire(settled)
+    replies: writing.Replies = {**asking.replies, **settled.echoes}
+    if wire.looks_back and not asking.wire.looks_back:
+        # Another worker knew better; now it is known what has to be asked.
+        replies, more = await writing.found(doors, it, setting, wire)
+        missed += more
     return Decided(
         it, caller, up, contract, rule, setting, settled, standing, front, hints,
         _fresh(it, offers.verdicts, settled),
         len(offers.verdicts) if settled.last_sent is None and len(offers.verdicts) > 1 else 0,
         offers.forbidden,
         doors.ticks() - began,
-        asking.standing_wire(settled),
-        {**asking.replies, **settled.echoes},
+        wire,
+        replies,
         missed,
         added,
+        task,
+        offers.weigher.told(_put(it, offers.verdicts, settled)) if offers.weigher else (),
     )  # fmt: skip
 
 
 def _fresh(it: Turn, offers: Mapping[int, Verdict | None], settled: Settled) -> Mapping[str, int]:
-    return Counter(
-        verdict.kind.value
+    found: dict[str, int] = {}
+    for verdict in _put(it, offers, settled).values():
+        found[verdict.kind.value] = found.get(verdict.kind.value, 0) + 1
+    return found
+
+
+def _put(it: Turn, offers: Mapping[int, Verdict | None], settled: Settled) -> Mapping[int, Verdict]:
+    """The verdicts that this very turn has brought."""
+    return {
+        index: verdict
         for index, verdict in offers.items()
         if verdict and it.messages[it.steps[index].first].link in settled.put
-    )
+    }
 
 
-async def sealed(doors: Doors, by: Decided) -> Pruning:
-    """Carry out what holds."""
+async def sealed(doors: Doors, by: Decided, refused: Sequence[Element] = ()) -> Pruning:
+    """Carry out what holds. `refused` is what left of it, and was not taken."""
     it, settled = by.turn, by.settled
     untouched = by.rule.name is Name.OFF
     shapes = {} if untouched else writing.shapes(doors, it, by.standing, by.wire, by.replies)
     done = turn.seal(
         it, by.standing, by.front, settled.last_sent, settled.by_hint, untouched, settled.tip,
-        shapes,
+        shapes, refused,
     )  # fmt: skip
     recalled = doors.ticks()
     explained = await _explained(doors, it, by.up, done.basis, done)
     recall = doors.ticks() - recalled if explained is not explain.NONE else None
     entries = _entries(doors, it, settled.last_sent, done, by.contract.rendered)
-    return Pruning(by, it, done, explained, entries, recall, writing.counts(tuple(shapes.values())))
+    shades = _shades(doors, by, done) if by.rule.name is Name.OBSERVE else ()
+    did = writing.counts(tuple(shapes.values()))
+    return Pruning(by, it, done, explained, entries, recall, did, shades)
+
+
+def _shades(doors: Doors, by: Decided, done: Sealed) -> tuple[Shade, ...]:
+    """What the shadow policies say of what leaves."""
+    it, names = by.turn, doors.settings.shadow
+    weigher = Weigher(doors, it, by.front, by.up, by.contract, by.task, by.standing)
+    drops = Drops.NEVER if by.wire.keeps else by.contract.drops
+    left = shadowing.left_of(it, done)
+    try:
+        return shadowing.shades(names, left, drops, _judge(doors, by.caller), weigher)
+    except Exception:
+        # It is for people to look at; the request leaves whatever became of this.
+        doors.observer.counts.add("lethe_faults_total", ("shadow",))
+        return ()
 
 
 async def _explained(
@@ -218,7 +263,7 @@ async def _text_before(doors: Doors, last: Sent, digest: bytes) -> bytes | None:
 
 class _Asking(msgspec.Struct, frozen=True):
     """What a turn asks of the ledger, beside its verdicts. `replies` are known already, `wire` is
-    the one that stands as far as this worker knows, `pin` its name where it has to be asked.
+    the one that stands as far as this worker knows, `pins` ask for it where that is not sure.
     """
 
     turn: Turn
@@ -226,12 +271,12 @@ class _Asking(msgspec.Struct, frozen=True):
     rule: Policy
     hints: tuple[bytes, ...]
     wire: Wire
-    pin: str
+    pins: Mapping[str, bytes | None]
     replies: writing.Replies
     echoes: tuple[Echo, ...]
 
     def standing_wire(self, settled: Settled) -> Wire:
-        raw = settled.pins.get(self.pin)
+        raw = next((settled.pins[name] for name in self.pins if name in settled.pins), None)
         return form.unpacked(raw, self.wire) if raw else self.wire
 
 
@@ -240,39 +285,42 @@ async def _asking(
     hints: tuple[bytes, ...],
 ) -> _Asking:  # fmt: skip
     if rule.name is Name.OFF:
-        return _Asking(it, contract, rule, hints, Wire(), "", {}, ())
-    wire, pin = writing.pinned(doors, it, up), ""
+        return _Asking(it, contract, rule, hints, Wire(), {}, {}, ())
+    wire, pins = writing.pinned(doors, it, up), dict[str, bytes | None]()
     if wire is None:
         wire = await writing.offered(doors, it, up, contract)
         # Before an assistant has spoken nothing is written by it, so nothing is pinned.
-        pin = writing.names_of(up, it.model)[0] if it.steps else ""
+        pins = dict(writing.asked_pins(up, it.model, wire)) if it.steps else {}
     replies, echoes = writing.echoes(doors, it, wire)
-    return _Asking(it, contract, rule, hints, wire, pin, replies, echoes)
+    return _Asking(it, contract, rule, hints, wire, pins, replies, echoes)
 
 
 class _Offers(NamedTuple):
     """Verdicts by step; how many of them are not what the policy said, because the contract
-    forbids that.
+    forbids that. `weigher` has what decided them, where they were weighed.
     """
 
     verdicts: Mapping[int, Verdict | None]
     forbidden: int
+    weigher: Weigher | None = None
 
 
 async def _settle(
     doors: Doors, caller: Caller, asking: _Asking, known: Mapping[int, Verdict],
-    setting: str | None,
+    setting: str | None, weigh: Callable[[], Weigher],
 ) -> tuple[_Offers, Settled]:  # fmt: skip
-    it = asking.turn
-    proposed = turn.propose(it, asking.rule, _judge(doors, caller), known.__contains__)
-    offers = _legal(asking.contract, asking.rule, proposed, known)
+    it, rule = asking.turn, asking.rule
+    weigher = weigh() if rule.name is Name.HORIZON else None
+    pays = partial(weigher.pays, rule) if weigher else turn.unknown
+    proposed = turn.propose(it, rule, _judge(doors, caller), known.__contains__, pays)
+    offers = _legal(asking.contract, rule, proposed, known)._replace(weigher=weigher)
     ask = Ask(
         caller.scope, it.root, it.conversation, tuple([m.link for m in it.messages]),
         tuple([Offer(it.links(it.steps[at]), verdict) for at, verdict in offers.verdicts.items()]),
         asking.hints,
         setting,
         asking.echoes,
-        {asking.pin: form.packed(asking.wire)} if asking.pin else {},
+        asking.pins,
     )  # fmt: skip
     return offers, await doors.ledger.settle(ask)
 
@@ -326,13 +374,22 @@ def _hints(
     Tool-call ids; then the session together with its tools and system prompt, so that titles and
     sub-agents of a session do not hide its main line; then the session alone.
     """
-    calls = [call for m in it.messages[-4 * _HINTED_CALLS :] for call in m.calls if call]
-    names = [f"call:{call}" for call in reversed(calls[-_HINTED_CALLS:])]
+    names = [f"call:{call}" for call in _latest_calls(it)]
     agent = fingerprint.digest(*(e.digest for e in front if e.part in _AGENT)).hex()
     sessions = [f"session:{value}" for value in _sessions(doors, named, it)]
     names += [f"{session} {agent}" for session in sessions]
     names += sessions
     return tuple([fingerprint.hint(caller.scope, name) for name in names])
+
+
+def _latest_calls(it: Turn) -> list[str]:
+    """The ids of the latest calls, the last one first."""
+    found: list[str] = []
+    for step in reversed(it.steps):
+        found += [call for call in reversed(it.messages[step.first].calls) if call]
+        if len(found) >= _HINTED_CALLS:
+            break
+    return found[:_HINTED_CALLS]
 
 
 def _sessions(doors: Doors, named: Names, it: Turn) -> Iterable[str]:
@@ -348,7 +405,7 @@ def _sessions(doors: Doors, named: Names, it: Turn) -> Iterable[str]:
 
 def record(
     doors: Doors, caller: Caller, it: Pruning, line: Mapping[str, Any], at: float, upstream: str,
-    usage: Usage, reply: bytes, thought: Thought,
+    usage: Usage, reply: bytes, thought: Thought, shadows: Sequence[Shadow] = (),
 ) -> Record:  # fmt: skip
     """What this exchange leaves behind: what left, what is new of it, and the account."""
     rows = it.turn.messages
@@ -356,7 +413,7 @@ def record(
     sent = Sent(
         link, it.sealed.outgoing, it.sealed.elements, at, upstream, usage.input, usage.output,
         usage.cache_read, reply, it.turn.conversation, usage.reasoning, thought.tokens,
-        thought.estimated,
+        thought.estimated, tuple([it.record for it in shadows]),
     )  # fmt: skip
     root, conversation = it.turn.root, it.turn.conversation
     return Record(caller.scope, root, conversation, sent, line, it.entries, it.decided.hints)

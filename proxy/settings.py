@@ -61,6 +61,17 @@ def _policy(value: Any) -> str:
         raise ValueError("; ".join((str(error), *(f"did you mean {n}?" for n in close)))) from None
 
 
+def _shadow(value: Any) -> str:
+    """A policy that can be looked at before it is used."""
+    name = _policy(value)
+    if policy.parse(name).name in (policy.Name.KEEP, policy.Name.OBSERVE, policy.Name.OFF):
+        raise ValueError(
+            f"got {shown(value)}; wanted a policy that drops something: `observe` itself sends "
+            "what `keep` sends, and tells of it"
+        )
+    return name
+
+
 def _policies(value: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, Mapping):
         raise wanted(value, "a table of model patterns and policies")
@@ -156,6 +167,7 @@ Host = Annotated[str, text("a host name or address", r"[^\s/@]+")]
 HeaderName = Annotated[str, text("a header name in lower case", r"[a-z0-9!#$%&'*+.^_`|~-]+")]
 Name = Annotated[str, text("a name of up to 64 letters, digits, . _ -", r"[A-Za-z0-9._-]{1,64}")]
 PolicyName = Annotated[str, Kind(_policy)]
+ShadowName = Annotated[str, Kind(_shadow)]
 Policies = Annotated[tuple[tuple[str, str], ...], Kind(_policies)]
 Url = Annotated[str, Kind(_upstream_url)]
 RedisUrl = Annotated[str, Kind(_redis_url)]
@@ -332,6 +344,28 @@ class KeySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HorizonSettings:
+    """How the policy `horizon` weighs a step: it is dropped where more is to come than its
+    retention horizon (`lethe horizon`)."""
+
+    by: Literal["auto", "bill", "operations"] = "auto"
+    """Whether the horizon is one on the bill, in requests, or in operations, in positions (tokens
+    to be processed). `auto`: on the bill where the model has a price, else in operations."""
+
+    remaining: Annotated[int, whole(1, 10**9)] | None = None
+    """What is expected to come still after a step, in that unit, where `horizon:n` does not say it.
+    None: as past conversations of the key and task went on; every worker learns that by itself."""
+
+    exchange_rate: Annotated[int, whole(1, 10**9)] = 124_000
+    """P*: the attended pairs that cost as much as one position, in operations; of a model's
+    architecture (`lethe horizon --architecture`). The default is the highest of the known open
+    models: in doubt it keeps."""
+
+
+MOST_SHADOWS = 8
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """Where verdicts and what was sent live."""
 
@@ -412,6 +446,10 @@ class Settings:
     """Policy where neither request, key, model nor upstream names one. None: what the contract
     names, else `after_artifact`."""
 
+    shadow: tuple[ShadowName, ...] = ("drop", "after_artifact")
+    """Policies of which `observe` tells, on every exchange, what they would have done and cost; 8
+    at most."""
+
     providers: File | None = None
     """File of contracts of your own, laid over the built-in ones (`config/providers.toml`)."""
 
@@ -459,6 +497,7 @@ class Settings:
     drain_timeout: Seconds = 30.0
     """Seconds for open exchanges to end when the process is stopped."""
 
+    horizon: HorizonSettings = HorizonSettings()
     ledger: LedgerSettings = LedgerSettings()
     admin: AdminSettings = AdminSettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -666,6 +705,7 @@ Conflict = tuple[set[str], str]
 def _conflicts(settings: Settings, table: Contracts, serving: bool) -> Iterator[Conflict]:
     if serving:
         yield from _without_upstream(settings)
+    yield from _shadows_at_odds(settings)
     yield from _without_shared_ledger(settings)
     yield from _listeners_at_odds(settings)
     for number, up in enumerate(settings.upstreams, 1):
@@ -682,6 +722,14 @@ def _without_upstream(settings: Settings) -> Iterator[Conflict]:
             {"upstream", "upstream.url"},
             "no upstream: give --upstream URL, set LETHE_UPSTREAM or write an [[upstream]] table",
         )
+
+
+def _shadows_at_odds(settings: Settings) -> Iterator[Conflict]:
+    names = settings.shadow
+    if len(names) > MOST_SHADOWS:
+        yield {"shadow"}, f"shadow: got {len(names)} policies; wanted {MOST_SHADOWS} at most"
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield {"shadow"}, f"shadow: {name} stands twice; each policy is looked at once"
 
 
 def _without_shared_ledger(settings: Settings) -> Iterator[Conflict]:

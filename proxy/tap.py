@@ -18,7 +18,8 @@ LARGEST_PIECE = 4 * 1024 * 1024
 
 
 # What a stream's last event but the usage's holds: a client that sees it may ask again at once.
-_terminal = re.compile(rb'"finish_reason"\s{0,8}:\s{0,8}"|\[DONE\]')
+# Some gateways send an empty reason with every event.
+_terminal = re.compile(rb'"finish_reason"\s{0,8}:\s{0,8}"[^"]|\[DONE\]')
 _LONGEST_TERMINAL = 40
 
 

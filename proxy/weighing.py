@@ -11,6 +11,7 @@ forget.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from proxy.core.contract import Contract
@@ -54,6 +55,7 @@ class Weigher:
         self._contract, self._up = contract, up
         self._ratio: Ratio = doors.state.ratios.of(up.name, it.model)
         self.found: dict[int, Weighed] = {}
+        # From now on it is noted how far conversations come; also of this one, from its beginning.
         doors.state.outlook.awake = True
 
     def pays(self, rule: Policy, index: int) -> bool:
@@ -128,4 +130,5 @@ class Weigher:
 
     def told(self, put: Mapping[int, Verdict]) -> tuple[Weighed, ...]:
         """What decided the verdicts that were put by this very request: the latest of them."""
-        return tuple([self.found[at] for at in sorted(put) if at in self.found][-MOST_TOLD:])
+        weighed = [self.found[at] for at in sorted(put) if at in self.found][-MOST_TOLD:]
+        return tuple([replace(it, verdict=put[it.index].kind.value) for it in weighed])

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from proxy.core import echo, fingerprint, form
 from proxy.core.contract import Contract, Requires, Reuse
 from proxy.core.fingerprint import Message
@@ -18,7 +20,7 @@ from proxy.core.replies import Reply
 from proxy.core.turn import Turn
 from proxy.core.verdict import Kind, Verdict
 from proxy.doors import Doors
-from proxy.ledger.contract import Echo
+from proxy.ledger.contract import Ask, Echo
 from proxy.settings import Settings, UpstreamSettings
 
 Replies = Mapping[bytes, Reply | None]
@@ -75,6 +77,12 @@ async def learn(doors: Doors, up: UpstreamSettings, model: str, wire: Wire) -> N
     await doors.ledger.learn(names_of(up, model)[0], raw, LESSON_SECONDS)
 
 
+def asked_pins(up: UpstreamSettings, model: str, wire: Wire) -> Mapping[str, bytes | None]:
+    """The pins to ask for, what counts first: whether a 400 put one there, and the first one."""
+    first, mended = names_of(up, model)
+    return {mended: None, first: form.packed(wire)}
+
+
 def pinned(doors: Doors, it: Turn, up: UpstreamSettings) -> Wire | None:
     """The wire that this worker knows to stand; None where it has to be asked."""
     known = doors.ledger.pinned(it.root, it.conversation)
@@ -93,6 +101,21 @@ def echoes(doors: Doors, it: Turn, wire: Wire) -> tuple[Replies, tuple[Echo, ...
     known = doors.ledger.echoed([it.messages[at].link for at in places])
     asked = [_echo(it, at) for at in places if it.messages[at].link not in known]
     return known, tuple(asked)
+
+
+async def found(doors: Doors, it: Turn, setting: str | None, wire: Wire) -> tuple[Replies, int]:
+    """The replies that the assistant messages echo; how many of them are missed from now on."""
+    known, asked = echoes(doors, it, wire)
+    if not asked:
+        return known, 0
+    settled = await doors.ledger.settle(asks(it, setting, echoes=asked))
+    return {**known, **settled.echoes}, settled.missed
+
+
+def asks(it: Turn, setting: str | None, **more: object) -> Ask:
+    """Nothing of a turn but what is named."""
+    chain = tuple([m.link for m in it.messages])
+    return replace(Ask(it.scope, it.root, it.conversation, chain, (), (), setting), **more)
 
 
 def _echo(it: Turn, at: int) -> Echo:
@@ -125,15 +148,18 @@ def _shape(
     drop = kind is Kind.DROP
     if stands is not kind:
         # Refused there: it leaves as the other verdict would have it.
-        return _against(doors, body, message, kind, wire)
+        return _against(doors, body, message, kind, wire, reply)
     if (drop or reply is None) and form.is_plain(message, drop, wire):
         return None
     return doors.forms.shape(body, message, kind, None if drop else reply, wire)
 
 
-def _against(doors: Doors, body: bytes, message: Message, kind: Kind, wire: Wire) -> Shape | None:
-    shape = doors.forms.shape(body, message, kind, None, wire)
-    return shape or (Shape((), message.kept) if kind is Kind.KEEP else None)
+def _against(
+    doors: Doors, body: bytes, message: Message, kind: Kind, wire: Wire, reply: Reply | None
+) -> Shape | None:
+    keep = kind is Kind.KEEP
+    shape = doors.forms.shape(body, message, kind, reply if keep else None, wire)
+    return shape or (Shape((), message.kept) if keep else None)
 
 
 def counts(found: Sequence[Shape]) -> dict[str, int]:

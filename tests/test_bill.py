@@ -15,8 +15,10 @@ from proxy.core.contract import CacheRule, Contract, Reuse, UserTurn
 from proxy.core.prefix import Cause
 from proxy.core.reply import Seen, ToolCall
 from proxy.core.sent import Element, Part, Sent
+from proxy.core.shade import Shade
 from proxy.core.thought import Thought
 from proxy.core.usage import Usage
+from proxy.observe import Counts
 from proxy.prices import Prices
 from proxy.ratios import Ratios
 from proxy.settings import Settings, UpstreamSettings
@@ -46,9 +48,10 @@ def pruning(*more: Element, rebuilt: int | None = None) -> Any:
     )
     return SimpleNamespace(
         sealed=sealed,
-        turn=SimpleNamespace(messages=rows),
+        turn=SimpleNamespace(messages=rows, steps=()),
         explained=SimpleNamespace(rebuilt=rebuilt),
         done={},
+        shades=(),
     )
 
 
@@ -58,7 +61,8 @@ def doors(tmp_path: Path) -> Any:
     file.write_text(PRICE)
     up = UpstreamSettings(url="http://127.0.0.1:1", name="up")
     prices = Prices(Settings(upstreams=(up,), prices=str(file)))
-    return SimpleNamespace(prices=prices, state=SimpleNamespace(ratios=Ratios()))
+    observer = SimpleNamespace(counts=Counts())
+    return SimpleNamespace(prices=prices, state=SimpleNamespace(ratios=Ratios()), observer=observer)
 
 
 def billed(
@@ -99,6 +103,37 @@ def test_without_a_price_or_a_count_there_is_a_reason_and_the_tokens_all_the_sam
 ) -> None:
     assert Bill(Thought(40), None, "unknown_provider") == billed(doors, pruning(), model="n")
     assert Bill(Thought(40), None, "unreported") == billed(doors, pruning(), Usage(input=500))
+
+
+NOTHING_GONE = Shade("drop", frozenset(), frozenset(), (), (), {"keep": 1}, None)
+
+
+def test_a_shadow_has_tokens_and_a_price_as_far_as_they_are_known(doors: Any) -> None:
+    it = pruning()
+    it.shades = (NOTHING_GONE,)
+
+    (priced,) = billed(doors, it).shadows
+    (unpriced,) = billed(doors, it, model="n").shadows
+    (uncounted,) = billed(doors, it, Usage(output=5)).shadows
+
+    assert (500, Decimal("0.00124"), Decimal(0)) == (
+        priced.usage and priced.usage.input,
+        priced.cost,
+        priced.saving,
+    )
+    assert (priced.usage, None) == (unpriced.usage, unpriced.cost)
+    assert (None, None, {"keep": 1}) == (uncounted.usage, uncounted.cost, uncounted.fresh)
+
+
+def test_a_shadow_that_cannot_be_counted_is_a_fault_and_the_bill_stands(doors: Any) -> None:
+    it = pruning()
+    it.shades = (None,)
+
+    found = billed(doors, it)
+
+    assert found.money is not None
+    assert () == found.shadows
+    assert 1 == doors.observer.counts.numbers["lethe_faults_total"][("shadow",)]
 
 
 def test_a_zero_of_who_never_reports_reads_is_no_report(doors: Any) -> None:

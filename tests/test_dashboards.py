@@ -197,6 +197,10 @@ SHOWN = {
         'by (policy) (rate(lethe_policy_tokens_total{kind="reasoning"',
         "/ sum by (policy) (rate(lethe_policy_replies_total",
         'sum(rate(lethe_policy_tokens_total{kind="output",policy="keep"',
+        'by (policy) (rate(lethe_shadow_tokens_total{kind="input"',
+        'sum(rate(lethe_shadow_tokens_total{kind="input",policy="observe"',
+        "by (policy) (rate(lethe_shadow_dollars_total",
+        "by (policy, verdict) (rate(lethe_shadow_steps_total",
     ),
     "health": (
         "by (instance) (lethe_ledger_up",

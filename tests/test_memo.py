@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from proxy import memo
 from proxy.core import turn
 from proxy.core.turn import Unreadable
+from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 from proxy.memo import Memo
 from tests.laws.histories import History, body_of, histories
 
 SCOPES = (b"a" * 16, b"b" * 16)
+VERDICTS = st.sampled_from([None, KEEP, DROP, DROP, Verdict(Kind.REPLACE, "In short.")])
 
 
 def conversation(messages: int, **fields: object) -> bytes:
@@ -45,6 +47,24 @@ def test_a_turn_is_the_same_with_and_without_it(
         body = body_of(history, rows)
 
         assert turn.read(body, SCOPES[scope]) == held.read(body, SCOPES[scope])
+
+
+@given(
+    histories(max_steps=4).map(long),
+    st.lists(st.tuples(st.integers(0, 9), st.lists(VERDICTS, max_size=6)), max_size=8),
+)
+def test_what_a_seal_carries_over_changes_nothing(
+    history: History, asked: list[tuple[int, list[Verdict | None]]]
+) -> None:
+    """Whatever verdicts stand from one turn to the next: a retroactive policy changes them."""
+    held, messages = Memo(1, 1 << 20), history.messages(len(history.chunks))
+    for size, verdicts in asked:
+        body = body_of(history, messages[: 1 + size % len(messages)])
+        standing = {index: it for index, it in enumerate(verdicts) if it is not None}
+        fresh, known = turn.read(body, SCOPES[0]), held.read(body, SCOPES[0])
+        stands = {index: standing[index] for index in standing if index < len(fresh.steps)}
+
+        assert turn.seal(fresh, stands, (), None) == turn.seal(known, stands, (), None)
 
 
 @pytest.mark.parametrize("at", range(0, 3_000, 97))

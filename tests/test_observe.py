@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import os
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,22 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy import exposition, observe
 from proxy.account import FAILED
+from proxy.core.contract import Reuse
 from proxy.core.expect import Cached, Missed
 from proxy.core.explain import Explanation
+from proxy.core.horizon import Lacks, Remaining, Source, Step, Terms, Unit, Weighed
 from proxy.core.outcome import Money, Outcome, Pruned, Route, Timings, as_line
 from proxy.core.policy import ABOUT
 from proxy.core.prefix import NOT_BREAKS, By, Cause, Finding
 from proxy.core.pricing import Cost
+from proxy.core.sent import Shadowed
+from proxy.core.shadow import Shadow
 from proxy.core.tariff import Unpriced
 from proxy.core.thought import Thought
 from proxy.core.usage import Usage
 from proxy.observe import Counts, Observer
 from proxy.relay import Ending
+from proxy.settings import MOST_SHADOWS
 from tests.shared import ROOT
 
 EXTENDED = Finding(Cause.EXTENDED, By.NOBODY)
@@ -298,6 +305,82 @@ def test_the_line_of_an_exchange_tells_its_money_with_the_marks_of_an_estimate()
     assert "cache_write_1h" not in line["tokens"]
 
 
+SHADOWS = (
+    Shadow(
+        Shadowed("drop", b"\x03", 90, estimated=True), {"drop": 1}, 2,
+        Usage(input=100, cache_read=60), Usage(input=70, cache_read=40),
+        Decimal("0.08"), Decimal("0.04345"),
+    ),
+    Shadow(Shadowed("keep_latest:2", b"", 0, False), {}, 0),
+)  # fmt: skip
+
+
+def test_a_shadow_is_counted_beside_what_was_sent() -> None:
+    unpriced = replace(SHADOWS[0], cost=None, saving=None)
+    observer = told(
+        replace(CHAT, money=LOST, shadows=SHADOWS),
+        replace(CHAT, unpriced="pending", shadows=(unpriced,)),
+        CHAT,
+    )
+
+    assert {
+        'lethe_shadow_steps_total{policy="drop",verdict="drop"} 2.0',
+        'lethe_shadow_tokens_total{kind="input",policy="drop"} 140.0',
+        'lethe_shadow_tokens_total{kind="cache_read",policy="drop"} 80.0',
+        'lethe_shadow_tokens_total{kind="input",policy="observe"} 200.0',
+        'lethe_shadow_tokens_total{kind="cache_read",policy="observe"} 120.0',
+        'lethe_shadow_dollars_total{policy="drop"} 0.08',
+        'lethe_shadow_dollars_total{policy="observe"} 0.12345',
+    } == set(lines(observer, "lethe_shadow"))
+
+
+def test_the_line_of_an_exchange_tells_its_shadows() -> None:
+    line = as_line(replace(CHAT, money=LOST, shadows=SHADOWS))
+
+    assert {
+        "drop": {
+            "fresh": {"drop": 1}, "dropped": 2, "reasoning_tokens": 90, "estimated": True,
+            "input": 70, "cache_read": 40, "dollars": 0.08, "mechanical_saving": 0.04345,
+        },
+        "keep_latest:2": {
+            "fresh": {}, "dropped": 0, "reasoning_tokens": 0, "estimated": False, "input": None,
+            "cache_read": None,
+        },
+    } == line["shadow"]  # fmt: skip
+    assert "shadow" not in as_line(CHAT)
+
+
+def test_the_line_of_an_exchange_tells_what_decided_a_step() -> None:
+    terms = Terms(Reuse.GENERATED, Unit.POSITIONS, Fraction(124_000))
+    learned = Remaining(Fraction(961, 3), Source.LEARNED, 3)
+    weighed = (
+        Weighed(3, Step(20_000, 2_000, 7), True, terms, learned, None, "keep"),
+        Weighed(4, Step(1, 2, 3), False, None, lacks=Lacks.PRICE, verdict="keep"),
+        Weighed(5, Step(1, 2, 3), False, replace_terms(terms)),
+    )
+
+    told, lacking, never = as_line(replace(CHAT, pruned=replace(PRUNED, weighed=weighed)))[
+        "horizon"
+    ]
+
+    assert {
+        "step": 3, "verdict": "keep", "before": 20_000, "reasoning": 2_000, "action": 7,
+        "counted": True, "unit": "positions", "horizon": 504.014, "expected": 320.333,
+        "from": "learned", "samples": 3,
+    } == told  # fmt: skip
+    assert {
+        "step": 4, "verdict": "keep", "before": 1, "reasoning": 2, "action": 3, "counted": False,
+        "lacks": "price",
+    } == lacking  # fmt: skip
+    assert (None, None, "unknown") == (never["horizon"], never["expected"], never["from"])
+    assert "horizon" not in as_line(CHAT)
+
+
+def replace_terms(terms: Terms) -> Terms:
+    """The same, of a model whose pairs cost nothing."""
+    return dataclasses.replace(terms, rate=None)
+
+
 def test_a_name_comes_in_once_an_upstream_has_answered_it_well() -> None:
     unknown = replace(CHAT, model="no-such-model", status=404, usage=None)
     observer = told(unknown, unknown, replace(CHAT, model="real"))
@@ -326,7 +409,18 @@ ENDS = list(itertools.product(Route, range(1000), [*(e.value for e in Ending), F
 POLICIES = [about.form.partition(":")[0] for about in ABOUT]
 VERDICTS = ("keep", "drop", "replace")
 REASONS = [reason.value for reason in Unpriced]
-UNREAD = ("encoding", "not_json", "too_many_members", "not_an_object", "repeated_key")
+UNREAD = (
+    "encoding", "not_json", "too_many_members", "not_an_object", "repeated_key", "no_messages",
+    "too_busy", "too_large", "too_many_messages",
+)  # fmt: skip
+
+
+EVERY_SHADOW = tuple(
+    replace(SHADOWS[0], record=Shadowed(f"keep_latest:{n}", b"", 0, False), fresh=dict.fromkeys(
+        VERDICTS, 1
+    ))
+    for n in range(MOST_SHADOWS)
+)  # fmt: skip
 
 
 def findings() -> Sequence[Finding]:
@@ -349,6 +443,7 @@ def everything() -> Iterator[Outcome]:
             key=f"key-{n % KEYS}", upstream=f"up-{n % 30}", unread=UNREAD[n % len(UNREAD)],
             faults=("read", "tap"), usage=Usage() if n % 7 == 0 else USAGE,
             money=(None, PAID, LOST)[n % 3], unpriced="" if n % 3 else REASONS[n % len(REASONS)],
+            shadows=EVERY_SHADOW,
             pruned=replace(
                 PRUNED, conversation=f"{n:x}", policy=POLICIES[n % len(POLICIES)], clamped=1,
                 fresh=dict.fromkeys(VERDICTS, 1), finding=next(found), cached=cached,

@@ -68,6 +68,21 @@ def test_the_command_line_may_bring_texts_or_values() -> None:
     assert 8080 == as_texts.port
 
 
+def test_shadows_and_what_is_to_come_are_read_from_file_and_variables(tmp_path: Path) -> None:
+    text = 'policy = "observe"\nshadow = ["keep_latest", "random:.5"]\n[horizon]\nremaining = 40\n'
+
+    found = of_file(tmp_path, text, LETHE_HORIZON_EXCHANGE_RATE="24000")
+
+    assert ("observe", ("keep_latest:1", "random:0.5")) == (found.policy, found.shadow)
+    assert (40, 24_000, "auto") == (
+        found.horizon.remaining,
+        found.horizon.exchange_rate,
+        found.horizon.by,
+    )
+    assert ("drop",) == of_file(tmp_path, text, LETHE_SHADOW="drop").shadow
+    assert of_file(tmp_path, text, LETHE_HORIZON_REMAINING="").horizon.remaining == 40
+
+
 def test_an_empty_variable_counts_as_unset() -> None:
     assert 4100 == load({}, {"LETHE_PORT": ""}, None, serving=False).port
 
@@ -278,6 +293,19 @@ def test_all_complaints_come_at_once_each_with_its_place_what_came_and_what_is_k
         ('policy = "random:2"', "policy: policy 'random:2': want a share from 0 to 1"),
         ('policy = "drop:1"', "policy: policy 'drop:1': drop takes no value"),
         ("policy = 1", "policy: got 1; wanted one of keep, drop"),
+        ('shadow = "drop"', "shadow: got 'drop'; wanted a list"),
+        ('shadow = ["dorp"]', "shadow: policy 'dorp' is unknown;"),
+        ('shadow = ["observe"]', "shadow: got 'observe'; wanted a policy that drops something"),
+        ('shadow = ["keep"]', "shadow: got 'keep'; wanted a policy that drops something"),
+        ('shadow = ["off"]', "shadow: got 'off'; wanted a policy that drops something"),
+        ('shadow = ["drop", "drop"]', "shadow: drop stands twice; each policy is looked at once"),
+        (
+            f"shadow = {[f'keep_latest:{n}' for n in range(1, 10)]}",
+            "shadow: got 9 policies; wanted 8 at most",
+        ),
+        ('[horizon]\nby = "money"', "[horizon] by: got 'money'; known: auto, bill, operations"),
+        ("[horizon]\nremaining = 0", "[horizon] remaining: got 0; wanted a whole number from 1"),
+        ("[horizon]\nexchange_rate = 1.5", "[horizon] exchange_rate: got 1.5; wanted a whole"),
         (
             'log = "no/such/folder/log"',
             "log: got 'no/such/folder/log', whose folder does not exist",

@@ -16,13 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from proxy.commands import given, sheets
-from proxy.core import policy
 from proxy.core.operations import Price
 from proxy.errors import SettingsError
 from proxy.replay import parquet, plots, plots_replay, replay_report, sweep, work
 from proxy.replay.arms import Arms
 from proxy.replay.comparison import changes
-from proxy.replay.plan import KEEP, Plan
+from proxy.replay.plan import KEEP, Plan, replayable
 from proxy.replay.replay_report import Report
 from proxy.replay.replaying import learned
 from proxy.replay.sources import Sources, files_in, sources
@@ -76,7 +75,7 @@ def run(asked: Asked) -> None:
 
 
 def _plan(asked: Asked, axes: Sequence[str]) -> Plan:
-    named = [given.checked("--policy", policy.parse, name) for name in asked.policies or POLICIES]
+    named = [given.checked("--policy", replayable, name) for name in asked.policies or POLICIES]
     rules = tuple(dict.fromkeys(given.cache(text) for text in asked.caches or CACHES))
     try:
         re.compile(asked.label)
@@ -97,7 +96,7 @@ def _arm(text: str) -> tuple[str, str]:
     name, equals, under = text.partition("=")
     if not (name and equals):
         raise SettingsError(f"--arm: got {text[:60]!r}; wanted ARM=POLICY, as in forgetful=drop")
-    return name, str(given.checked("--arm", policy.parse, under))
+    return name, str(given.checked("--arm", replayable, under))
 
 
 def _axes(asked: Asked) -> Sequence[str]:

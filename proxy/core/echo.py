@@ -5,8 +5,9 @@ request bears it, the provider sees its own tokens again, and a cache that holds
 serves them.
 
 What clients lose of a reply, or write anew, is kept too. An echo finds it by the link of what was
-said before it, together with the tool-call ids that the reply carried, else with its canonical
-text. Ids repeat from one conversation to the next; with that link they name one reply.
+said before it, together with the tool-call ids that the reply carried and its canonical text, else
+with the ids alone, else with the text alone. Ids repeat from one conversation to the next; with
+that link they name one reply, unless the conversations were equal so far.
 """
 
 from __future__ import annotations
@@ -76,6 +77,11 @@ def keys_of_echo(before: bytes, message: Message) -> tuple[bytes, ...]:
     A reply without a call and without a text has nothing that tells it from another.
     """
     ids = [id.encode("utf-8", "surrogatepass") for id in message.calls if id]
-    by_ids = (digest(b"ids", before, *ids),) if ids else ()
-    said_nothing = not message.calls and not message.kept.length
-    return by_ids if said_nothing else (*by_ids, digest(b"gist", before, message.kept.gist))
+    gist = message.kept.gist
+    if not message.calls and not message.kept.length:
+        return ()
+    by_gist = digest(b"gist", before, gist)
+    if not ids:
+        return (by_gist,)
+    # Conversations that begin alike may number their calls alike: what both say tells them apart.
+    return digest(b"both", before, gist, *ids), digest(b"ids", before, *ids), by_gist

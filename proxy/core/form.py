@@ -90,18 +90,14 @@ def wire_of(contract: Contract, as_sent: bool, restores: bool, repairs: bool) ->
 
 
 def mended(wire: Wire, remedy: Remedy) -> Wire:
-    """The wire after a request was refused with a 400 that wants this."""
-    match remedy:
-        case Remedy.EMPTY:
-            return replace(wire, encoding=Encoding.EMPTY, requires=Requires.EVERY)
-        case Remedy.RESTORE:
-            empty = replace(wire, encoding=Encoding.EMPTY, requires=Requires.EVERY)
-            return replace(empty, restores=True)
-        case Remedy.ABSENT:
-            absent = replace(wire, encoding=Encoding.ABSENT, requires=Requires.NOTHING)
-            return replace(absent, restores=False, refuses=True)
-        case Remedy.KEEP:
-            return replace(wire, keeps=True)
+    """The wire after a request was refused with a 400 that wants this. The last refusal holds."""
+    if remedy is Remedy.KEEP:
+        return replace(wire, keeps=True, refuses=False)
+    if remedy is Remedy.ABSENT:
+        absent = replace(wire, encoding=Encoding.ABSENT, requires=Requires.NOTHING)
+        return replace(absent, restores=False, refuses=True, keeps=False)
+    empty = replace(wire, encoding=Encoding.EMPTY, requires=Requires.EVERY, refuses=False)
+    return replace(empty, restores=True) if remedy is Remedy.RESTORE else empty
 
 
 def packed(wire: Wire) -> bytes:
@@ -121,27 +117,24 @@ def is_plain(message: Message, drop: bool, wire: Wire) -> bool:
     """Whether the message leaves as it came, or less what `Message.edits` take out: true of nearly
     all, and told without looking into the body.
     """
-    if not wire.reads and wire.encoding is Encoding.EMPTY and not _wants_field(message, wire):
-        return not (drop and message.sealed and wire.seals_may_go)
-    strings = [carrier for carrier in message.carriers if carrier in STRING_CARRIERS]
-    if drop and (strings and wire.encoding is Encoding.ABSENT):
-        return False
     if drop and message.sealed and wire.seals_may_go:
+        return False
+    if not message.carriers:
+        return not _wants_field(message, wire)
+    strings = [carrier for carrier in message.carriers if carrier in STRING_CARRIERS]
+    if drop and strings and wire.encoding is Encoding.ABSENT:
         return False
     if _wants_field(message, wire) and not any(_is_read(carrier, wire) for carrier in strings):
         return False
-    return not wire.reads or all(carrier in wire.reads for carrier in strings)
+    # A thought at the start of a text is a text to those who do not read it.
+    return all(_is_read(carrier, wire) or carrier == "think" for carrier in message.carriers)
 
 
 def _wants_field(message: Message, wire: Wire) -> bool:
     """Whether it must have a string carrier there."""
-    match wire.requires:
-        case Requires.NOTHING | Requires.ABSENCE:
-            return False
-        case Requires.TOOL_CALLS:
-            return bool(message.calls)
-        case Requires.EVERY:
-            return True
+    if wire.requires is Requires.TOOL_CALLS:
+        return bool(message.calls)
+    return wire.requires is Requires.EVERY
 
 
 def _is_read(carrier: str, wire: Wire) -> bool:
@@ -157,12 +150,10 @@ def shape(
     try:
         rows = reasoning.members(body, message.start, message.end)
         decoded = chat.exact(body[message.start : message.end])
+        draft = _Draft(body, message, rows, decoded, wire)
+        return draft.dropped() if kind is Kind.DROP else draft.kept(reply)
     except (scan.Odd, ValueError):
         return None
-    draft = _Draft(body, message, rows, decoded, wire)
-    if kind is Kind.DROP:
-        return draft.dropped()
-    return draft.kept(reply)
 
 
 class _Draft:
@@ -171,11 +162,16 @@ class _Draft:
     def __init__(
         self, body: bytes, message: Message, rows: Sequence[Member], decoded: Any, wire: Wire
     ) -> None:
-        self._body, self._message, self._rows, self._wire = body, message, rows, wire
+        self._body, self._message, self._wire = body, message, wire
+        self._rows = {row.key: row for row in rows}
         self._decoded: Mapping[str, Any] = decoded
+        self._content = decoded.get("content")
+        self._present = reasoning.present(decoded)
+        self._texts = dict(reasoning.texts_of(decoded))
         self._values: dict[str, bytes] = {}
         self._gone: set[str] = set()
         self._inner: list[Edit] = []
+        self._part = b""
         self._did: list[str] = []
 
     # What is dropped.
@@ -184,154 +180,198 @@ class _Draft:
         sealed = self._message.sealed
         if sealed and (not self._wire.seals_may_go or reasoning.signs_a_call(self._decoded)):
             return None
-        for key in STRING_CARRIERS:
-            if isinstance(text := self._decoded.get(key), str):
-                self._empty(key, text)
-        self._gone |= {key for key in LIST_CARRIERS if isinstance(self._decoded.get(key), list)}
-        self._take_out_of_content()
+        reasons = sealed or bool(self._texts)
+        for key in self._present:
+            if key in STRING_CARRIERS:
+                self._empty(key)
+            elif key in LIST_CARRIERS and (reasons or not _is_read(key, self._wire)):
+                self._gone.add(key)
+        if reasons and (row := self._rows.get("content")):
+            self._inner += reasoning.content_out(self._body, row, self._content)
         self._fill()
-        reasons = bool(self._message.kept.reasoning) or sealed
-        element = self._message.dropped if not sealed else _bare(self._message)
-        return self._shaped(element, drops=reasons)
+        if sealed:
+            return self._shaped(_bare(self._message), drops=True)
+        # Without reasoning only what is empty goes; it may be rendered all the same.
+        return self._shaped(self._message.dropped if reasons else None, drops=reasons)
 
-    def _empty(self, key: str, text: str) -> None:
+    def _empty(self, key: str) -> None:
         if self._wire.encoding is Encoding.ABSENT or not _is_read(key, self._wire):
             self._gone.add(key)
-        elif text:
+        elif self._decoded[key]:
             self._values[key] = _EMPTY
-
-    def _take_out_of_content(self) -> None:
-        for member in self._rows:
-            if member.key == "content":
-                content = self._decoded["content"]
-                self._inner += reasoning.content_out(self._body, member, content)
 
     def _fill(self) -> None:
         """Nothing, in the carrier that has to be there."""
-        if not _wants_field(self._message, self._wire):
-            return
-        there = [key for key in STRING_CARRIERS if self._leaves(key)]
-        key = self._string_carrier()
-        if key and not any(_is_read(carrier, self._wire) for carrier in there):
+        if key := self._wanted():
+            self._did += [] if key in self._gone else ["placeholder"]
             self._values[key] = _EMPTY
-            self._did.append("placeholder")
+
+    def _wanted(self) -> str:
+        """The carrier that has to be there and is not; empty where that is so of none."""
+        if not _wants_field(self._message, self._wire) or any(map(self._leaves, STRING_CARRIERS)):
+            return ""
+        read = self._wire.reads or (*self._present, *STRING_CARRIERS)
+        free = (key for key in read if key in STRING_CARRIERS and self._may_hold(key))
+        return next(free, "")
 
     def _leaves(self, key: str) -> bool:
-        """Whether the message leaves with this string carrier, be it empty."""
-        came = isinstance(self._decoded.get(key), str) and key not in self._gone
-        return came or key in self._values
-
-    def _string_carrier(self) -> str:
-        """The string that is read, the preferred one; empty where none is."""
-        read = self._wire.reads or STRING_CARRIERS
-        return next((carrier for carrier in read if carrier in STRING_CARRIERS), "")
+        """Whether the message leaves with this carrier, be it empty, and it is read."""
+        there = key in self._values or (key in self._present and key not in self._gone)
+        return there and _is_read(key, self._wire)
 
     # What is kept.
 
     def kept(self, reply: Reply | None) -> Shape | None:
-        texts = dict(reasoning.texts_of(self._decoded))
-        if not self._message.sealed:
-            if reply is not None and self._wire.restores:
-                self._restore(reply, texts)
-            elif self._wire.reads:
-                self._move(texts)
-            self._fill()
+        if self._message.sealed:
+            return None
+        if reply is not None and self._wire.restores and (reply.reasoning or reply.details):
+            self._restore(reply)
+        elif self._wire.reads:
+            self._move()
+        self._fill()
         if reply is not None and self._wire.repairs:
             self._repair(reply)
         return self._shaped(None)
 
-    def _restore(self, reply: Reply, texts: Mapping[str, str]) -> None:
+    def _restore(self, reply: Reply) -> None:
         """Every carrier that is read says what was generated, and one is there that does."""
-        if reply.details and self._reads_details(reply):
-            if msgspec.json.encode(self._decoded.get("reasoning_details")) != reply.details:
-                self._put("reasoning_details", reply.details, "restored")
-            return
-        if not reply.reasoning:
-            return self._move(texts)
-        whole = _whole(reply)
-        for carrier, text in texts.items():
-            if _is_read(carrier, self._wire) and text != whole[carrier == "think"]:
-                self._write(carrier, reply, "restored")
-        if any(_is_read(carrier, self._wire) for carrier in texts):
-            return self._leave_unread(texts)
-        target = self._target(reply)
-        if target:
-            self._write(target, reply, "moved" if texts else "restored")
-            self._leave_unread(texts)
+        first = (*self._wire.reads, reply.carrier)[0]
+        wanted = (first,) if first == "reasoning_details" and reply.details else ()
+        read = [key for key in self._present if self._reads(key, reply)]
+        held = [self._say(key, reply, "restored") for key in dict.fromkeys((*read, *wanted))]
+        if not any(held) and not self._put_in(reply):
+            return None if reply.reasoning else self._move()
+        self._leave_unread()
+        if key := self._wanted():
+            self._say(key, reply, "restored")
+        if "think" in self._present and "think" not in read:
+            # It was generated elsewhere, and is read there: in the text it would be said twice.
+            self._inner += reasoning.think_out(self._body, self._rows["content"], self._content)
 
-    def _reads_details(self, reply: Reply) -> bool:
-        reads = self._wire.reads or (reply.carrier,)
-        return reads[0] == "reasoning_details"
+    def _reads(self, carrier: str, reply: Reply) -> bool:
+        """A thought that was generated within a text is read there."""
+        return _is_read(carrier, self._wire) or carrier == reply.carrier == "think"
 
-    def _move(self, texts: Mapping[str, str]) -> None:
+    def _put_in(self, reply: Reply) -> bool:
+        """Write what is in no carrier that is read into the first that can hold it."""
+        own = (reply.carrier,) if reply.carrier == "think" else ()
+        reads = self._wire.reads or (reply.carrier, self._wire.writes, *STRING_CARRIERS)
+        what = "moved" if self._texts else "restored"
+        return any(self._say(key, reply, what) for key in (*own, *reads) if key in _WRITTEN)
+
+    def _move(self) -> None:
         """What came in a carrier that is not read goes to one that is."""
-        if not texts or any(_is_read(carrier, self._wire) for carrier in texts):
-            return self._leave_unread(texts)
-        strings = [carrier for carrier in texts if carrier != "think"]
-        target = self._target(None)
-        if not strings or not target:
-            return
-        carrier = max(strings, key=lambda name: len(texts[name]))
-        self._write(target, Reply(carrier, texts[carrier]), "moved")
-        self._leave_unread(texts)
+        fields = [carrier for carrier in self._texts if carrier != "think"]
+        if fields and not any(_is_read(carrier, self._wire) for carrier in self._texts):
+            longest = max(fields, key=lambda carrier: len(self._texts[carrier]))
+            if not self._put_in(Reply("", self._texts[longest])):
+                return
+        self._leave_unread()
 
-    def _target(self, reply: Reply | None) -> str:
-        """Where reasoning is written that is in no carrier that is read."""
-        reads = self._wire.reads
-        if not reads and reply is not None:
-            came = (reply.carrier, self._wire.writes, STRING_CARRIERS[0])
-            return next(carrier for carrier in came if carrier in _WRITTEN)
-        return next((carrier for carrier in reads if carrier in _WRITTEN), "")
+    def _leave_unread(self) -> None:
+        """What is not read goes, empty fields too: there are APIs that refuse them."""
+        unread = {key for key in self._present if not _is_read(key, self._wire)}
+        self._gone |= unread & {*STRING_CARRIERS, *LIST_CARRIERS}
+        if "content_parts" in unread:
+            self._inner += reasoning.parts_out(self._body, self._rows["content"], self._content)
 
-    def _leave_unread(self, texts: Mapping[str, str]) -> None:
-        """Strings that are not read go, empty ones too: there are APIs that refuse them."""
-        if self._wire.reads:
-            strings = [key for key in STRING_CARRIERS if isinstance(self._decoded.get(key), str)]
-            unread = {key for key in (*strings, *texts) if key not in self._wire.reads}
-            self._gone |= unread & {*STRING_CARRIERS, *LIST_CARRIERS}
+    # How it is written.
 
-    def _write(self, carrier: str, reply: Reply, what: str) -> None:
-        text, thought = _whole(reply)
-        if carrier in STRING_CARRIERS:
-            self._put(carrier, chat.literal(text), what)
-        elif carrier == "think":
-            self._put_before(thought, what)
-        elif carrier == "content_parts":
-            self._put_part(text, what)
+    def _say(self, carrier: str, reply: Reply, what: str) -> bool:
+        """Make a carrier say what was generated; whether it does now."""
+        if carrier == "reasoning_details":
+            return self._say_in_details(reply, what)
+        if not reply.reasoning or not self._may_hold(carrier):
+            return False
+        if carrier == "think":
+            return self._say_in_text(reply, what)
+        text = _text(reply)
+        if self._texts.get(carrier) != text:
+            self._did.append(what)
+            if carrier == "content_parts":
+                self._part = _THINKING % chat.literal(text)
+            else:
+                self._values[carrier] = chat.literal(text)
+        return True
 
-    def _put(self, key: str, value: bytes, what: str) -> None:
-        self._values[key] = value
-        self._did.append(what)
+    def _may_hold(self, carrier: str) -> bool:
+        """Whether it is free: what stands there and is no reasoning was said, and stays."""
+        if carrier in _INSIDE:
+            return self._content is None or isinstance(self._content, str | list)
+        value = self._decoded.get(carrier)
+        return value is None or isinstance(value, list if carrier in LIST_CARRIERS else str)
 
-    def _put_before(self, thought: str, what: str) -> None:
+    def _say_in_details(self, reply: Reply, what: str) -> bool:
+        came = self._decoded.get("reasoning_details")
+        if reply.details and self._may_hold("reasoning_details"):
+            if came is None or _form(came) != _form(chat.exact(reply.details)):
+                self._values["reasoning_details"] = reply.details
+                self._did.append(what)
+            return True
+        if reasoning.text_in(came) == _text(reply):
+            return True
+        self._gone |= {"reasoning_details"} & {*self._texts}
+        return False
+
+    def _say_in_text(self, reply: Reply, what: str) -> bool:
         """`<think>…</think>` before the text; in the place of one that is there."""
-        content = self._decoded.get("content")
-        if content is None or isinstance(content, str):
-            text = thought + reasoning.without_think(content or "")
-            self._put("content", chat.literal(text), what)
+        parts = self._content if isinstance(self._content, list) else []
+        has_text = reasoning.first_text_part(parts) is not None
+        if not has_text and not all(map(reasoning.is_reasoning_part, parts)):
+            return False
+        text = reasoning.first_text(self._content)
+        at, end, thought = _place(reply, text)
+        whole = text[:at] + thought + text[end:]
+        if reasoning.think_in(whole) != _text(reply) or _rest(whole) != _rest(text):
+            return False
+        if whole != text:
+            self._did.append(what)
+            if has_text or isinstance(self._content, str):
+                self._inner.append(self._in_literal(end, reply, thought))
+            else:
+                self._values["content"] = chat.literal(thought)
+        return True
 
-    def _put_part(self, text: str, what: str) -> None:
-        """A part of its own before the others; in the place of those that are there."""
-        part = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
-        content = self._decoded.get("content")
-        rows = [b"[", msgspec.json.encode(part)]
-        for raw in self._parts(content):
-            rows += [b",", raw]
-        self._put("content", b"".join([*rows, b"]"]), what)
+    def _in_literal(self, end: int, reply: Reply, thought: str) -> Edit:
+        """The edit that puts a thought where one stands, else in the place of the first `end`
+        characters.
+        """
+        raw, row = chat.literal(thought)[1:-1], self._rows["content"]
+        place = reasoning.think_place(self._body, row, self._content)
+        if place is not None:
+            return Edit(place.start, place.end if _is_exact(reply) else place.closed, raw)
+        first, last = reasoning.first_literal(self._body, row, self._content)
+        return Edit(first + 1, first + scan.raw_offset(self._body[first:last], end), raw)
 
-    def _parts(self, content: Any) -> list[bytes]:
-        """The parts of the content that are no reasoning, as they came."""
+    def _with_part(self) -> bytes:
+        """The content with a part of its own before the others; in the place of those that are
+        there.
+        """
+        rows = [self._part, *self._said()]
+        return b"[" + b",".join(rows) + b"]"
+
+    def _said(self) -> list[bytes]:
+        """The parts of the content that are no reasoning, as they leave."""
+        row, content = self._rows.get("content"), self._content
+        if "content" in self._values or row is None or not content:
+            text = self._values.get("content")
+            return [_TEXT % text] if text else []
         if isinstance(content, str):
-            return [b'{"type":"text","text":%b}' % chat.literal(content)] if content else []
-        if not isinstance(content, list):
-            return []
-        (member,) = (row for row in self._rows if row.key == "content")
-        spans = chat.elements(self._body, member.start, member.end)
+            return [_TEXT % self._raw(row.start, row.end)]
+        spans = chat.elements(self._body, row.start, row.end)
         return [
-            self._body[start:end]
-            for (start, end), part in zip(spans, content, strict=True)
+            self._raw(*span)
+            for span, part in zip(spans, content, strict=True)
             if not reasoning.is_reasoning_part(part)
         ]
+
+    def _raw(self, start: int, end: int) -> bytes:
+        inside = [
+            replace(e, start=e.start - start, end=e.end - start)
+            for e in self._inner
+            if start <= e.start and e.end <= end
+        ]
+        return chat.apply(self._body[start:end], inside)
 
     def _repair(self, reply: Reply) -> None:
         """Arguments that say the same leave as the provider wrote them: it sees its own tokens."""
@@ -351,8 +391,7 @@ class _Draft:
 
     def _argument_literals(self) -> list[tuple[int, int, str]]:
         """Where each call's argument text stands, and what it says."""
-        (calls,) = (row for row in self._rows if row.key == "tool_calls")
-        found = []
+        calls, found = self._rows["tool_calls"], []
         for start, end in chat.elements(self._body, calls.start, calls.end):
             for outer in reasoning.members(self._body, start, end):
                 if outer.key == "function" and self._body.startswith(b"{", outer.start):
@@ -377,43 +416,76 @@ class _Draft:
         return Shape(tuple(edits), element, tuple(self._did), drops)
 
     def _edits(self) -> list[Edit]:
-        keys = {row.key: row for row in self._rows}
-        edits = list(self._inner) if "content" not in self._values else [
-            e for e in self._inner if not _within(e, keys.get("content"))
-        ]  # fmt: skip
+        if self._part:
+            self._values["content"] = self._with_part()
+        content = self._rows.get("content") if "content" in self._values else None
+        edits = [e for e in self._inner if not _within(e, content)]
         for key, value in self._values.items():
-            if (row := keys.get(key)) is not None and self._body[row.start : row.end] != value:
+            if (row := self._rows.get(key)) is not None and self._body[
+                row.start : row.end
+            ] != value:
                 edits.append(Edit(row.start, row.end, value))
-        gone = [row.key in self._gone for row in self._rows]
-        edits += reasoning.removed([(row.at, row.end) for row in self._rows], gone)
-        added = [key for key in self._values if key not in keys]
+        gone = [key in self._gone and key not in self._values for key in self._rows]
+        edits += reasoning.removed([(row.at, row.end) for row in self._rows.values()], gone)
+        added = [key for key in self._values if key not in self._rows]
         if added:
-            edits.append(self._added(added, bare=all(gone)))
+            edits.append(self._added(added))
         return sorted(edits, key=lambda e: (e.start, e.end))
 
-    def _added(self, keys: Sequence[str], bare: bool) -> Edit:
-        rows = [b'"%b":%b' % (key.encode(), self._values[key]) for key in keys]
-        at = self._message.start + 1
-        return Edit(at, at, b",".join(rows) + (b"" if bare else b","))
+    def _added(self, keys: Sequence[str]) -> Edit:
+        """Before the first member; there is one, the role."""
+        rows = [b'"%b":%b,' % (key.encode(), self._values[key]) for key in keys]
+        return Edit(self._message.start + 1, self._message.start + 1, b"".join(rows))
 
 
-_WRITTEN = (*STRING_CARRIERS, "think", "content_parts")
+_INSIDE = ("think", "content_parts")
+_WRITTEN = (*STRING_CARRIERS, *_INSIDE)
+_THINKING = b'{"type":"thinking","thinking":[{"type":"text","text":%b}]}'
+_TEXT = b'{"type":"text","text":%b}'
+_form = fingerprint.canonical
 
 
-def _whole(reply: Reply) -> tuple[str, str]:
-    """The reasoning as a text, and as `<think>…</think>`, each as it was generated."""
-    if reply.carrier == "think":
-        return reasoning.think_in(reply.reasoning), reply.reasoning
-    return reply.reasoning, f"<think>{reply.reasoning}</think>"
+def _is_exact(reply: Reply) -> bool:
+    """Whether the blanks around its thought are known: it was generated within a text."""
+    return reply.carrier == "think"
+
+
+def _text(reply: Reply) -> str:
+    return reasoning.think_in(reply.reasoning) if _is_exact(reply) else reply.reasoning
+
+
+def _place(reply: Reply, text: str) -> tuple[int, int, str]:
+    """From where to where a text gives way to the thought of a reply, and the thought. The blanks
+    behind a thought are its own where they are known, else the text's.
+    """
+    span, thought = reasoning.think_span(text), reply.reasoning
+    blanks = len(text) - len(text.lstrip())
+    if not _is_exact(reply):
+        end = len(text[: span[1]].rstrip()) if span else 0
+        return (span[0] if span else 0), end, f"<think>{thought}</think>"
+    return (*span, thought.lstrip()) if span else (0, blanks, thought)
+
+
+def _rest(text: str) -> str:
+    return reasoning.without_think(text).lstrip()
 
 
 def _say_the_same(a: str, b: str) -> bool:
     """Whether two argument texts are equal as values, numbers by their literals."""
     try:
-        forms = [fingerprint.canonical(chat.exact(fingerprint.utf8(text))) for text in (a, b)]
+        return _same(*(chat.exact(fingerprint.utf8(text)) for text in (a, b)))
     except ValueError:
         return False
-    return forms[0] == forms[1]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
 
 
 def _within(edit: Edit, member: Member | None) -> bool:

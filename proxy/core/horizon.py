@@ -158,7 +158,8 @@ NOT_KNOWN = Remaining()
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """One step, by its index, and what decided it. `counted`: its sizes are the provider's counts,
-    else estimates. Without terms there is no horizon; `lacks` says what is missing then.
+    else estimates. Without terms there is no horizon; `lacks` says what is missing then. `verdict`
+    names what stands.
     """
 
     index: int
@@ -167,6 +168,7 @@ class Weighed:
     terms: Terms | None
     remaining: Remaining = NOT_KNOWN
     lacks: Lacks | None = None
+    verdict: str = ""
 
     @property
     def horizon(self) -> Fraction | None:

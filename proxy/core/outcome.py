@@ -7,14 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 
 from proxy.core.expect import Cached
 from proxy.core.explain import NONE, Explanation
+from proxy.core.horizon import Weighed
 from proxy.core.prefix import Finding
 from proxy.core.pricing import PARTS, Cost
+from proxy.core.shadow import Shadow
 from proxy.core.thought import Thought
 from proxy.core.usage import Usage
 
@@ -34,6 +37,7 @@ class Pruned(msgspec.Struct, frozen=True):
     says so. `forbidden` counts new verdicts that the contract did not allow as the policy said
     them. `done` counts by name what was done to messages beside dropping: `restored`, `moved`,
     `placeholder`, `arguments`. `missed` counts messages whose reply was looked for in vain.
+    `weighed` is what decided the new verdicts of policy `horizon`.
     """
 
     conversation: str
@@ -54,6 +58,7 @@ class Pruned(msgspec.Struct, frozen=True):
     forbidden: int = 0
     done: Mapping[str, int] = {}
     missed: int = 0
+    weighed: tuple[Weighed, ...] = ()
 
 
 class Timings(msgspec.Struct, frozen=True, gc=False):
@@ -86,7 +91,7 @@ class Money(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """One exchange. `ending` is from a closed list; `unread` says in a word why a chat body was not
     pruned, `unpriced` why one that was answered well has no `money`. `thought` is the reasoning
-    that did not leave, in tokens.
+    that did not leave, in tokens. `shadows` are what other policies would have made of it.
     """
 
     id: str
@@ -113,6 +118,7 @@ class Outcome(msgspec.Struct, frozen=True):
     money: Money | None = None
     unpriced: str = ""
     thought: Thought | None = None
+    shadows: tuple[Shadow, ...] = ()
 
 
 def as_line(outcome: Outcome) -> dict[str, Any]:
@@ -148,6 +154,8 @@ def as_line(outcome: Outcome) -> dict[str, Any]:
         line["dollars"] = _dollars(outcome.money)
     if outcome.unpriced:
         line["unpriced"] = outcome.unpriced
+    if outcome.shadows:
+        line["shadow"] = {shadow.policy: _shadow(shadow) for shadow in outcome.shadows}
     return line
 
 
@@ -166,6 +174,53 @@ def _dollars(money: Money) -> dict[str, Any]:
 
 def _rounded(dollars: Decimal) -> float:
     return round(float(dollars), 12)
+
+
+def _shadow(shadow: Shadow) -> dict[str, Any]:
+    """What one policy would have made of it. Input and reads are the modelled ones; null where the
+    provider reported too little.
+    """
+    usage, record = shadow.usage, shadow.record
+    told: dict[str, Any] = {
+        "fresh": dict(shadow.fresh),
+        "dropped": shadow.dropped,
+        "reasoning_tokens": record.tokens,
+        "estimated": record.estimated,
+        "input": usage.input if usage else None,
+        "cache_read": usage.cache_read if usage else None,
+    }
+    if shadow.cost is None or shadow.saving is None:
+        return told
+    money = {"dollars": _rounded(shadow.cost), "mechanical_saving": _rounded(shadow.saving)}
+    return told | money
+
+
+def _weighed(it: Weighed) -> dict[str, Any]:
+    """What decided a step under `horizon`: sizes in tokens; horizon and expectation in requests or
+    positions, null where it never pays and where nothing is known.
+    """
+    step, remaining = it.step, it.remaining
+    told: dict[str, Any] = {
+        "step": it.index,
+        "verdict": it.verdict,
+        "before": step.before,
+        "reasoning": step.reasoning,
+        "action": step.action,
+        "counted": it.counted,
+    }
+    if it.terms is None:
+        return told | {"lacks": it.lacks.value if it.lacks else None}
+    return told | {
+        "unit": it.terms.unit.value,
+        "horizon": _number(it.horizon),
+        "expected": _number(remaining.amount),
+        "from": remaining.source.value,
+        "samples": remaining.samples,
+    }
+
+
+def _number(amount: Fraction | None) -> float | None:
+    return None if amount is None else round(float(amount), 3)
 
 
 def _add_odd(line: dict[str, Any], outcome: Outcome) -> None:
@@ -203,6 +258,8 @@ def _add_pruned(line: dict[str, Any], pruned: Pruned) -> None:
         line["additions"] = dict(pruned.done)
     if pruned.missed:
         line["echoes_missed"] = pruned.missed
+    if pruned.weighed:
+        line["horizon"] = list(map(_weighed, pruned.weighed))
     line["reasoning_bytes"] = {"dropped": pruned.dropped_bytes, "kept": pruned.kept_bytes}
     line["prefix"] = _prefix(pruned.finding, pruned.explained)
     if pruned.cached:

@@ -10,7 +10,7 @@ of past conversations: without a ledger it may judge otherwise (law 6 does not h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -194,6 +194,23 @@ def clamped(
             return DROP if policy.name is Name.DROP and proposed.kind is Kind.DROP else KEEP
         case Drops.ANY:
             return proposed
+
+
+def carried_out(
+    drops: Drops, steps: int, standing: Mapping[int, Verdict]
+) -> Mapping[int, Verdict]:
+    """What may leave of what stands on so many steps, by their index: a conversation may have come
+    from another upstream, and two workers may have begun to judge it under two policies.
+
+    All or nothing: the first step's verdict goes for all, so that no mixture ever leaves.
+    """
+    match drops:
+        case Drops.ANY:
+            return standing
+        case Drops.ALL_OR_NOTHING if 0 in standing and standing[0].kind is not Kind.KEEP:
+            return dict.fromkeys(range(steps), DROP)
+        case _:
+            return dict.fromkeys(standing, KEEP)
 
 
 def _fraction(said: bytes) -> Decimal:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.sent import Element, Part, Sent
 
@@ -40,6 +41,8 @@ class Cause(Enum):
 NOT_BREAKS = frozenset(
     {Cause.COLD_START, Cause.EXTENDED, Cause.RETRY, Cause.REWIND, Cause.FORK, Cause.SIDE_REQUEST}
 )
+INTACT = frozenset({Cause.EXTENDED, Cause.RETRY})
+"""Where a request begins with all of the last one."""
 
 
 class By(Enum):
@@ -91,9 +94,36 @@ def compare(
 
     Gives the finding, and the record that it was found against.
     """
+    last, tip = _as_ordered(last, now), _as_ordered(tip, now)
     if tip is not None and _counts(tip, last, now, by_hint, begins):
         last, by_hint = tip, False
     return _compare(last, now, other_forms, by_hint, begins), last
+
+
+def _as_ordered(sent: Sent | None, now: Sequence[Element]) -> Sent | None:
+    """The record with tools and system in the order of `now`: which of the two comes first is what
+    is known of a provider, and may be learned in between; nothing that was sent is changed by it.
+    """
+    if sent is None or len(sent.elements) <= _FRONT or len(now) <= _FRONT:
+        return sent
+    rows, first = sent.elements, now[_FRONT].part
+    if {rows[_FRONT].part, first} != _EITHER_FIRST:
+        return sent
+    tools, system = (_of_part(rows, part) for part in (Part.TOOLS, Part.SYSTEM))
+    others = Part.TOOLS if first is Part.SYSTEM else Part.SYSTEM
+    if not (tools and system and _of_part(now, others)):
+        return sent
+    middle = (*system, *tools) if first is Part.SYSTEM else (*tools, *system)
+    return replace(sent, elements=(*rows[:_FRONT], *middle, *rows[_FRONT + len(middle) :]))
+
+
+# Model and parameters come before tools and system.
+_FRONT = 2
+_EITHER_FIRST = {Part.TOOLS, Part.SYSTEM}
+
+
+def _of_part(row: Sequence[Element], part: Part) -> tuple[Element, ...]:
+    return tuple([element for element in row if element.part is part])
 
 
 def _counts(

@@ -294,41 +294,58 @@ def _run_out(spans: Sequence[tuple[int, int]], at: int, stop: int) -> Edit:
 
 def content_out(body: bytes, member: Member, content: Any) -> list[Edit]:
     """The edits that take reasoning out of a message's content."""
-    if isinstance(content, str):
-        return _think_out(body, member.start, member.end, content)
-    if isinstance(content, list):
-        return _parts_out(body, member, content)
-    return []
+    parts, thought = parts_out(body, member, content), think_out(body, member, content)
+    return sorted([*parts, *thought], key=_place)
 
 
-def _parts_out(body: bytes, member: Member, content: Sequence[Any]) -> list[Edit]:
-    gone = [is_reasoning_part(part) for part in content]
-    if gone and all(gone):
-        return [Edit(member.start, member.end, b'""')]
-    spans = chat.elements(body, member.start, member.end)
-    edits, first = removed(spans, gone), first_text_part(content)
-    if first is not None:
-        edits += _part_think_out(body, spans[first], content[first]["text"])
-    return edits
-
-
-def _part_think_out(body: bytes, span: tuple[int, int], text: str) -> list[Edit]:
-    """What `<think>` takes in a part that holds text."""
-    if think_span(text) is None:
+def parts_out(body: bytes, member: Member, content: Any) -> list[Edit]:
+    """The edits that take the parts out that are reasoning; `""` where there are no others."""
+    gone = [is_reasoning_part(part) for part in content] if isinstance(content, list) else []
+    if not any(gone):
         return []
-    (member,) = (m for m in members(body, *span) if m.key == "text")
-    return _think_out(body, member.start, member.end, text)
+    if all(gone):
+        return [Edit(member.start, member.end, b'""')]
+    return removed(chat.elements(body, member.start, member.end), gone)
 
 
-def _think_out(body: bytes, start: int, end: int, text: str) -> list[Edit]:
+def think_out(body: bytes, member: Member, content: Any) -> list[Edit]:
+    """The edit that takes the thought out with which a content begins."""
+    found = think_place(body, member, content)
+    return [Edit(found.start, found.end)] if found else []
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where the `<think>…</think>` stands in the literal of a text, in offsets of the body; `end`
+    is where the blanks after it end.
+    """
+
+    start: int
+    closed: int
+    end: int
+
+
+def think_place(body: bytes, member: Member, content: Any) -> Place | None:
+    """Where the thought stands with which a message's content begins."""
+    text = first_text(content)
     match = _opening.match(text)
     found = _thoughts(text, match.end()) if match else None
     if not found:
-        return []
+        return None
+    start, end = first_literal(body, member, content)
     literal, (_, close, after) = body[start:end], found[-1]
     opens, closes = scan.raw_offset(literal, found[0][0]), _closed(literal, len(found))
     ends = scan.raw_offset(literal, after - close - len(_CLOSE), closes)
-    return [Edit(start + opens, start + ends)]
+    return Place(start + opens, start + closes, start + ends)
+
+
+def first_literal(body: bytes, member: Member, content: Any) -> tuple[int, int]:
+    """The literal of the text with which a content begins, which has one. Raises `scan.Odd`."""
+    if isinstance(content, str):
+        return member.start, member.end
+    spans = chat.elements(body, member.start, member.end)
+    part = members(body, *spans[first_text_part(content) or 0])
+    (text,) = (m for m in part if m.key == "text")
+    return text.start, text.end
 
 
 def _closed(literal: bytes, count: int) -> int:

@@ -46,16 +46,27 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     length: int = 0
 
 
-class Shadowed(msgspec.Struct, frozen=True, gc=False):
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """A step that a shadow policy has not decided yet, by its index: where its reasoning begins in
+    the prompt that left, and how long it is, in tokens as a provider counted them.
+    """
+
+    step: int
+    start: int
+    tokens: int
+
+
+class Shadowed(msgspec.Struct, frozen=True):
     """What a shadow policy would have left out of a request: the steps, a bit for each, that of the
     first one lowest, and the tokens of their reasoning (`estimated`: not all of them were counted
-    by a provider).
+    by a provider). `held` may still go: the latest of them.
     """
 
     policy: str
     steps: bytes
     tokens: int
     estimated: bool
+    held: tuple[Held, ...] = ()
 
 
 class Sent(msgspec.Struct, frozen=True):

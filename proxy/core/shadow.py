@@ -1,14 +1,9 @@
-"""What other policies would have made of a request that left with its reasoning (policy `observe`):
-the way to look before one leaps.
+"""What another policy would have made of an exchange that was sent with its reasoning (policy
+`observe`): the way to look before one leaps.
 
 A shadow is *mechanical*: it holds the continuation fixed, and asks what this very exchange would
-have used had that policy been in force from the conversation's beginning. Its verdicts are taken
-once, as real ones, and go on with the record of what was sent, together with the tokens that it
-would have left out; so a shadow needs of the past no more than the last record. Where that has
-nothing of it, all its verdicts are derived from the history (law 6), and its tokens estimated.
-
-What left and what the shadow would have sent differ in reasoning alone, and the shadow has never
-more: what was dropped under an earlier policy stays dropped. So its prompt is the provider's own
+have used had that policy been in force from the conversation's beginning. What left and what the
+shadow would have sent differ in reasoning alone (`shade`), so its prompt is the provider's own
 count less that reasoning. What of it would have been read from the cache follows from the cache
 rule over the shadow's last prompt: an append-only policy's prompt begins with all of that one; a
 retroactive one parts from it where a step has just left its window. Where the cache holds what was
@@ -21,195 +16,41 @@ What a model's template leaves out at a new user message is in neither prompt.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from itertools import accumulate
 
 import msgspec
-from msgspec.structs import replace
 
-from proxy.core import policy
-from proxy.core.contract import CacheRule, Drops, Reuse, UserTurn
-from proxy.core.policy import Policy
-from proxy.core.ratio import Ratio, is_whole
+from proxy.core.contract import CacheRule, Reuse, UserTurn
 from proxy.core.saving import FRAME, PROMPTS, reckoned, with_read
-from proxy.core.sent import Element, Part, Sent, Shadowed
-from proxy.core.thought import Thought
-from proxy.core.turn import Turn
+from proxy.core.sent import Element, Part, Shadowed
+from proxy.core.shade import Gone, Left
 from proxy.core.usage import Usage
-from proxy.core.verdict import DROP, KEEP, Kind, Verdict
-
-Verdicts = Mapping[int, Verdict | None]
-Say = Callable[[Turn, Callable[[int], bool]], Verdicts]
-"""What a policy says of the steps of a request that are not settled, by index."""
 
 
 class Shadow(msgspec.Struct, frozen=True):
     """What one policy would have made of an exchange.
 
     `fresh` counts its new verdicts by name, `dropped` the steps whose reasoning it would not have
-    sent, `thought` the tokens of that. `usage` is None where the provider reported no input.
-    `saving` is in dollars: what left cost more by that; a loss is negative. None without a price.
+    sent; `record` has the tokens of that, and goes on to the next request. `usage` is what it would
+    have used, and `sent` what was used, to be priced alike; None where the provider reported no
+    input. `saving` is in dollars: what left cost more by that; a loss is negative. None without a
+    price.
     """
 
-    policy: str
+    record: Shadowed
     fresh: Mapping[str, int]
     dropped: int
-    thought: Thought
+    sent: Usage | None = None
     usage: Usage | None = None
     cost: Decimal | None = None
     saving: Decimal | None = None
 
-
-# What it says, before the request leaves
-
-
-@dataclass(frozen=True)
-class Left:
-    """A request as it left; `last` is the one that it was compared with, and `intact` says that it
-    extends or repeats that one.
-    """
-
-    turn: Turn
-    elements: Sequence[Element]
-    last: Sent | None
-    intact: bool
-
-    @cached_property
-    def front(self) -> int:
-        """Elements before the messages."""
-        return len(self.elements) - len(self.turn.messages)
-
-    @cached_property
-    def known(self) -> int:
-        """Elements of the last request."""
-        return len(self.last.elements) if self.last else 0
-
-    @cached_property
-    def begun(self) -> int:
-        """Steps that the last request had, whole or not."""
-        return sum(self.front + step.first < self.known for step in self.turn.steps)
-
-    def recorded(self, policy: str) -> Shadowed | None:
-        """What the last request tells of a shadow, where this one goes on from there."""
-        rows = self.last.shadows if self.last and self.intact else ()
-        return next((row for row in rows if row.policy == policy), None)
-
-    def may_go(self, index: int) -> bool:
-        """Whether the step's reasoning is there, and can be taken out: it is not signed."""
-        message = self.turn.messages[self.turn.steps[index].first]
-        left = self.elements[self.front + self.turn.steps[index].first].reasoning
-        return left > 0 and (bool(message.edits) or left > message.kept.reasoning)
-
-    def places(self, steps: Iterable[int]) -> tuple[int, ...]:
-        """The elements of those steps whose reasoning can go."""
-        may_go = filter(self.may_go, sorted(steps))
-        return tuple([self.front + self.turn.steps[index].first for index in may_go])
-
-
-class Shade(msgspec.Struct, frozen=True):
-    """What a policy says of a request. `steps` are those that it drops; `gone` are the elements
-    whose reasoning it would have left out, `before` those of the last request.
-    """
-
-    policy: str
-    steps: frozenset[int]
-    gone: tuple[int, ...]
-    before: tuple[int, ...]
-    fresh: Mapping[str, int]
-    record: Shadowed | None
-
-
-def shade(left: Left, rule: Policy, say: Say, drops: Drops) -> Shade:
-    """`drops` is what the contract allows of what the policy says."""
-    record = left.recorded(str(rule))
-    known = _settled(record, left.begun) if record and rule.append_only else {}
-    said = _legal(rule, say(left.turn, known.__contains__), known, drops)
-    steps = _dropped(known) | _dropped(said)
-    before, fresh = steps, Counter(it.kind.value for it in said.values() if it)
-    if not rule.append_only:
-        shorter = replace(left.turn, steps=left.turn.steps[: left.begun])
-        before = _dropped(_legal(rule, say(shorter, known.__contains__), known, drops))
-        fresh = Counter({Kind.DROP.value: len(steps - before)})
-    gone, was = left.places(steps), left.places(at for at in before if at < left.begun)
-    return Shade(str(rule), steps, gone, was, +fresh, record)
-
-
-def _settled(record: Shadowed, begun: int) -> dict[int, Verdict]:
-    dropped = steps_in(record.steps)
-    return {index: DROP if index in dropped else KEEP for index in range(begun)}
-
-
-def _legal(
-    rule: Policy, said: Verdicts, known: Mapping[int, Verdict], drops: Drops
-) -> Mapping[int, Verdict | None]:
-    if drops is Drops.ANY:
-        return said
-    stand = [known[at] for at in sorted(known)]
-    return {at: it and policy.clamped(drops, rule, it, stand) for at, it in said.items()}
-
-
-def _dropped(verdicts: Verdicts) -> frozenset[int]:
-    return frozenset(at for at, it in verdicts.items() if it and it.kind is Kind.DROP)
-
-
-def bits_of(steps: Iterable[int]) -> bytes:
-    """A bit for each step, that of the first one lowest."""
-    bits = sum(1 << index for index in steps)
-    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-
-
-def steps_in(bits: bytes) -> frozenset[int]:
-    found = int.from_bytes(bits, "little")
-    return frozenset(index for index in range(found.bit_length()) if found >> index & 1)
-
-
-# What of it is counted, when the reply is there
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """Tokens of the reasoning that the shadow would not have sent, by element: of this request, of
-    the last one, and this one's in sum.
-    """
-
-    now: Mapping[int, float]
-    then: Mapping[int, float]
-    total: Thought
-
-
-def gone(left: Left, it: Shade, ratio: Ratio) -> Gone:
-    """As they were counted when they were new; by `ratio` where that is not known."""
-    sizes = {place: left.elements[place].reasoning for place in (*it.before, *it.gone)}
-    size = sum(sizes[place] for place in it.before)
-    old = Thought()
-    if size:
-        old = Thought(ratio.estimated(size), True)
-        if it.record is not None:
-            old = Thought(it.record.tokens, it.record.estimated)
-    then = {place: sizes[place] * old.tokens / size for place in it.before}
-    fresh = {place: _counted(left, place, ratio) for place in it.gone if place not in then}
-    estimated = old.estimated or any(one.estimated for one in fresh.values())
-    tokens = old.tokens + sum(one.tokens for one in fresh.values())
-    now = {**then, **{place: one.tokens for place, one in fresh.items()}}
-    return Gone(now, then, Thought(tokens, estimated))
-
-
-def _counted(left: Left, place: int, ratio: Ratio) -> Thought:
-    """The reply to the last request was counted by who made it."""
-    size = left.elements[place].reasoning
-    counted = left.last.reasoning_tokens if left.last and place == left.known else None
-    if counted is None or not left.intact or not is_whole(size, counted):
-        return Thought(ratio.estimated(size), True)
-    return Thought(counted)
-
-
-def recorded(it: Shade, found: Gone) -> Shadowed:
-    """What the next request needs to know."""
-    return Shadowed(it.policy, bits_of(it.steps), found.total.tokens, found.total.estimated)
+    @property
+    def policy(self) -> str:
+        return self.record.policy
 
 
 def used(
@@ -230,23 +71,25 @@ def used(
 @dataclass(frozen=True, slots=True)
 class _Rendered:
     """What templates render: tokens by element that the shadow has less, in this prompt and in the
-    last one; and the elements from the first to the last whose reasoning the last prompt showed and
-    this one does not, since a user spoke.
+    last one; where those begin that the last one had; and the elements from the first to the last
+    whose reasoning the last prompt showed and this one does not, since a user spoke.
     """
 
     now: Mapping[int, float]
     then: Mapping[int, float]
+    starts: Mapping[int, int]
     hidden: range
 
 
 def _rendered(left: Left, found: Gone, user_turn: UserTurn) -> _Rendered:
     if user_turn is UserTurn.KEEPS:
-        return _Rendered(found.now, found.then, range(0))
+        return _Rendered(found.now, found.then, found.starts, range(0))
     now = _last_user(left.elements)
     then = _last_user(left.last.elements if left.last else ())
     return _Rendered(
         {place: tokens for place, tokens in found.now.items() if place > now},
         {place: tokens for place, tokens in found.then.items() if place > then},
+        found.starts,
         range(then + 1, now),
     )
 
@@ -263,7 +106,7 @@ class _Cache:
     def __init__(self, left: Left, rule: CacheRule, sent: int, less: _Rendered) -> None:
         self._left, self._rule, self._less, self._sent = left, rule, less, sent
         self._was = left.last.elements if left.last else ()
-        self.total = max(1, sent - round(sum(less.now.values()))) if sent else 0
+        self.total = max(0, sent - round(sum(less.now.values())))
 
     def sent(self) -> int | None:
         """What should have been read of the prompt that left; None where that cannot be told."""
@@ -278,11 +121,12 @@ class _Cache:
 
     def read(self, read: int) -> int:
         """What would have been read of the shadow's prompt, where the provider reports `read`."""
-        usual, modelled, there = self.sent(), self.shadow(), self._place(read)
+        usual, modelled = self.sent(), self.shadow()
+        if modelled is not None and read == usual:
+            return modelled
+        there = self._place(read)
         if modelled is None or usual is None:
             return there
-        if read == usual:
-            return modelled
         if read < usual:
             return min(modelled, there)
         # Where the shadow's prompt alone would have been broken, the rule decides.
@@ -304,8 +148,7 @@ class _Cache:
         common = self._left.known if self._left.intact else self._first_changed(both)
         hidden = self._less.hidden
         shown = (at for at in hidden if self._left.elements[at].reasoning and at not in then)
-        turned = (at for at in now - then if at not in hidden)
-        return min((*shown, *turned, common))
+        return min((*shown, *(now - then), common))
 
     def _first_changed(self, both: frozenset[int]) -> int:
         rows = enumerate(zip(self._was, self._left.elements, strict=False))
@@ -336,7 +179,9 @@ class _Cache:
         if last is None or last.prompt_tokens is None:
             return None
         tokens = last.prompt_tokens + echo
-        if common < self._left.known:
+        if common < self._left.known and common in self._less.starts:
+            tokens = self._less.starts[common]
+        elif common < self._left.known:
             whole = sum(element.size for element in self._was)
             begun = sum(element.size for element in self._was[:common])
             tokens = round(last.prompt_tokens * begun / whole) if whole else 0

@@ -42,50 +42,53 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The tokens that `keep` would have sent in addition: their sum, and what makes it up. `sizes`
-    are bytes by element; those that the last request had take `share` tokens a byte, `new` is the
-    others'.
+    """The tokens that `keep` would have sent in addition: `old` of elements that the last request
+    had, `new` of each that it had not, and all of them.
     """
 
-    sizes: Sequence[int]
-    share: float
+    sides: Sides
+    old: Thought
     new: Sequence[Thought]
     total: Thought
 
     @property
     def by_element(self) -> Sequence[float]:
-        """Tokens, element by element."""
-        old = len(self.sizes) - len(self.new)
-        return [
-            *[size * self.share for size in self.sizes[:old]],
-            *[one.tokens for one in self.new],
-        ]
+        """Tokens, element by element; those of the old ones by their bytes."""
+        sizes = _sizes(self.sides, 0, self.sides.known)
+        whole = sum(sizes)
+        share = self.old.tokens / whole if whole else 0.0
+        return [*[size * share for size in sizes], *[one.tokens for one in self.new]]
 
 
 def gone(sides: Sides, ratio: Ratio) -> Gone:
     """The reasoning that did not leave, in tokens."""
-    pairs = zip(sides.kept, sides.sent, strict=True)
-    sizes = [kept.reasoning - sent.reasoning if kept is not sent else 0 for kept, sent in pairs]
     known = sides.known
-    size = sum(sizes[:known])
-    old = _old(sides, size, ratio)
-    new = [_new(sides, at, sizes[at], ratio) for at in range(known, len(sizes))]
+    old = _old(sides, ratio)
+    sizes = _sizes(sides, known, len(sides.sent))
+    new = [_new(sides, known + at, size, ratio) for at, size in enumerate(sizes)]
     whole = old.tokens + sum([one.tokens for one in new])
     estimated = old.estimated or any([one.estimated for one in new])
-    return Gone(sizes, old.tokens / size if size else 0.0, new, Thought(whole, estimated))
+    return Gone(sides, old, new, Thought(whole, estimated))
+
+
+def _sizes(sides: Sides, first: int, stop: int) -> list[int]:
+    """Bytes of reasoning that did not leave, of some of the elements."""
+    pairs = zip(sides.kept[first:stop], sides.sent[first:stop], strict=True)
+    return [kept.reasoning - sent.reasoning if kept is not sent else 0 for kept, sent in pairs]
 
 
 _NONE = Thought()
 
 
-def _old(sides: Sides, size: int, ratio: Ratio) -> Thought:
+def _old(sides: Sides, ratio: Ratio) -> Thought:
     """Of elements that the last request had: as they were counted then, where it still extends."""
-    if size == 0:
-        return _NONE
     last = sides.last
     if last is not None and last.dropped_tokens is not None and sides.intact:
-        return Thought(last.dropped_tokens, last.dropped_estimated)
-    return Thought(ratio.estimated(size), True)
+        return (
+            Thought(last.dropped_tokens, last.dropped_estimated) if last.dropped_tokens else _NONE
+        )
+    size = sum(_sizes(sides, 0, sides.known))
+    return Thought(ratio.estimated(size), True) if size else _NONE
 
 
 def _new(sides: Sides, at: int, size: int, ratio: Ratio) -> Thought:

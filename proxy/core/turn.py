@@ -37,12 +37,44 @@ from proxy.core.verdict import Kind, Verdict
 from proxy.core.wire import chat
 from proxy.core.wire.chat import Edit, Head, Unreadable
 
-__all__ = ["Known", "Sealed", "Turn", "Unreadable", "propose", "read", "seal"]
+__all__ = ["Known", "Sealed", "Turn", "Unreadable", "propose", "read", "seal", "unknown"]
 
 _LEADING = frozenset({"system", "developer"})
 Judge = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Judgement]
 Pays = Callable[[int], bool]
 """Whether forgetting the reasoning of a step, by its index, pays (policy `horizon`)."""
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What sealing made of a turn's messages, for the next one, which begins with them: where the
+    same verdicts stand on the same steps, the same is made of them. The counts are `Sealed`'s.
+    """
+
+    verdicts: tuple[Verdict | None, ...]
+    elements: tuple[Element, ...]
+    others: tuple[Element, ...]
+    edits: tuple[Edit, ...]
+    dropped: int
+    dropped_bytes: int
+    clamped: int
+
+
+class Carry:
+    """What the last turn's seal left, and a place for what this one leaves. Nothing depends on it
+    but the time that sealing takes, so it makes no difference between two turns.
+    """
+
+    __slots__ = ("last", "made")
+
+    def __init__(self, last: Carried | None = None) -> None:
+        self.last = last
+        self.made: Carried | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Carry)
+
+    def __hash__(self) -> int:
+        return 0
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -52,6 +84,7 @@ class Known(msgspec.Struct, frozen=True):
     leading: tuple[Message, ...]
     messages: tuple[Message, ...]
     steps: tuple[Step, ...]
+    carry: Carry
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -71,6 +104,7 @@ class Turn(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     root: bytes
     conversation: bytes
+    carry: Carry = msgspec.field(default_factory=Carry)
 
     def decoded(self, message: Message) -> Mapping[str, Any]:
         """The message as a mapping; empty where it is none."""
@@ -129,6 +163,7 @@ def read(body: bytes, scope: bytes, known: Known | None = None) -> Turn:
     return Turn(
         body, found.fields, scope, model if isinstance(model, str) else "",
         tuple(leading), tuple(messages), cut, root, conversation,
+        Carry(known.carry.made if known else None),
     )  # fmt: skip
 
 
@@ -151,16 +186,16 @@ def knowledge(turn: Turn, before: Known | None = None) -> Known | None:
     )
     if fields is None:
         return None
-    return Known(Head(fields, rows[-1].end), turn.leading, turn.messages, turn.steps)
+    return Known(Head(fields, rows[-1].end), turn.leading, turn.messages, turn.steps, turn.carry)
 
 
-def _unknown(index: int) -> bool:
+def unknown(index: int) -> bool:
     """What is not known is no reason to forget."""
     return False
 
 
 def propose(
-    turn: Turn, rule: Policy, judge: Judge, settled: Callable[[int], bool], pays: Pays = _unknown
+    turn: Turn, rule: Policy, judge: Judge, settled: Callable[[int], bool], pays: Pays = unknown
 ) -> Mapping[int, Verdict | None]:
     """The policy's verdict on every step that is not known to be settled, by the step's index."""
     return {
@@ -191,37 +226,24 @@ def seal(
     untouched: bool = False,
     tip: Sent | None = None,
     shapes: Mapping[int, Shape] | None = None,
+    refused: Sequence[Element] = (),
 ) -> Sealed:
     """Carry out what stands. `standing` maps step index to verdict; a step without one is sent as
     it came. `shapes` are the messages, by index, that leave in a form of their own, whatever the
     verdict.
 
     `front` are the elements before the messages. `untouched` is policy `off`: not one byte is
-    changed.
+    changed. `refused` are the elements of the same turn as it left first: what differs from them is
+    our doing.
     """
-    elements = [*front, *[message.kept for message in turn.messages]]
-    others = [*front, *[message.dropped for message in turn.messages]]
-    edits: list[Edit] = []
-    gone, clamped = [], 0
     shapes = {} if untouched or shapes is None else shapes
-    before, rows = len(front), turn.messages
-    for at, verdict in () if untouched else _verdicts(turn, standing):
-        message = rows[at]
-        if at in shapes:
-            if shapes[at].drops:
-                gone.append(message.kept.reasoning)
-        elif message.edits:
-            elements[before + at], others[before + at], cuts = _carried_out(message, verdict)
-            edits += cuts
-            gone.append(message.kept.reasoning)
-        elif message.kept.reasoning:
-            clamped += 1
+    made = _made(turn, {} if untouched else standing, shapes)
+    elements, others = [*front, *made.elements], [*front, *made.others]
+    edits = made.edits
     if shapes:
-        for at, shape in shapes.items():
-            edits += shape.edits
-            elements[at + len(front)] = shape.element
-            others[at + len(front)] = turn.messages[at].kept
-        edits.sort(key=_start)
+        elements, others, edits = _shaped(turn, front, made, shapes)
+    else:
+        turn.carry.made = made
     kept = [e.reasoning for e in elements if e.reasoning]
 
     def begins(at: int, earlier: Element) -> bool:
@@ -229,30 +251,76 @@ def seal(
             turn.decoded(turn.messages[at - len(front)]), earlier
         )
 
-    finding, basis = prefix.compare(last, elements, others, by_hint, begins, tip)
+    finding, basis = prefix.compare(last, elements, refused or others, by_hint, begins, tip)
     return Sealed(
         body=chat.apply(turn.body, edits),
-        edits=tuple(edits),
+        edits=edits,
         elements=tuple(elements),
         outgoing=outgoing_digest(elements),
         finding=finding,
         basis=basis,
-        dropped=len(gone),
+        dropped=made.dropped,
         kept=len(kept),
-        dropped_bytes=sum(gone),
+        dropped_bytes=made.dropped_bytes,
         kept_bytes=sum(kept),
-        clamped=clamped,
+        clamped=made.clamped,
     )
 
 
+_NOTHING = Carried((), (), (), (), 0, 0, 0)
+
+
+def _made(turn: Turn, standing: Mapping[int, Verdict], shapes: Mapping[int, Shape]) -> Carried:
+    """What the verdicts make of the messages, those of `shapes` aside; of what was carried over
+    only what is new.
+    """
+    verdicts = tuple([standing.get(index) for index in range(len(turn.steps))])
+    known = turn.carry.last if not shapes else None
+    if known is None or verdicts[: len(known.verdicts)] != known.verdicts:
+        known = _NOTHING
+    rows = turn.messages[len(known.elements) :]
+    fresh, others = [row.kept for row in rows], [row.dropped for row in rows]
+    edits, gone, clamped = list(known.edits), [], 0
+    for index in range(len(known.verdicts), len(verdicts)):
+        verdict, at = verdicts[index], turn.steps[index].first
+        if verdict is None or verdict.kind is Kind.KEEP:
+            continue
+        message, place = turn.messages[at], at - len(known.elements)
+        if at in shapes:
+            if shapes[at].drops:
+                gone.append(message.kept.reasoning)
+        elif message.edits:
+            fresh[place], others[place], cuts = _carried_out(message, verdict)
+            edits += cuts
+            gone.append(message.kept.reasoning)
+        elif message.kept.reasoning:
+            clamped += 1
+    return Carried(
+        verdicts,
+        (*known.elements, *fresh),
+        (*known.others, *others),
+        tuple(edits),
+        known.dropped + len(gone),
+        known.dropped_bytes + sum(gone),
+        known.clamped + clamped,
+    )
+
+
+def _shaped(
+    turn: Turn, front: Sequence[Element], made: Carried, shapes: Mapping[int, Shape]
+) -> tuple[list[Element], list[Element], tuple[Edit, ...]]:
+    """Elements, other forms and edits, with the messages that have a form of their own."""
+    elements, others = [*front, *made.elements], [*front, *made.others]
+    edits = list(made.edits)
+    for at, shape in shapes.items():
+        edits += shape.edits
+        elements[at + len(front)] = shape.element
+        others[at + len(front)] = turn.messages[at].kept
+    edits.sort(key=_start)
+    return elements, others, tuple(edits)
+
+
 _start = attrgetter("start", "end")
-
-
-def _verdicts(turn: Turn, standing: Mapping[int, Verdict]) -> list[tuple[int, Verdict]]:
-    """The verdicts that change something, each with the index of its message, in order."""
-    verdict_on = standing.get
-    pairs = [(step.first, verdict_on(index)) for index, step in enumerate(turn.steps)]
-    return [(at, it) for at, it in pairs if it is not None and it.kind is not Kind.KEEP]
 
 
 def outgoing_digest(elements: Sequence[Element]) -> bytes:

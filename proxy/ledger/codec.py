@@ -37,7 +37,7 @@ import orjson
 
 from proxy.core import verdict as verdicts
 from proxy.core.replies import Reply
-from proxy.core.sent import Element, Part, Sent, Shadowed
+from proxy.core.sent import Element, Held, Part, Sent, Shadowed
 from proxy.core.verdict import Verdict
 from proxy.errors import SettingsError
 from proxy.ledger.contract import Entry, Grade
@@ -48,7 +48,7 @@ NO_PARENT = bytes(16)
 
 _NONCE = 12
 _HEAD = struct.Struct(">d5q?16s16sH")
-_SHADOW = struct.Struct(">HHq?")
+_SHADOW, _HELD = struct.Struct(">HHq?B"), struct.Struct(">Iqq")
 _PATCH = struct.Struct(">IIIIH")
 _ELEMENT = struct.Struct(">c16s16s8sIIH8sI")
 _ENTRY = struct.Struct(">?I")
@@ -325,8 +325,9 @@ def _or_none(digest: bytes) -> bytes:
 
 def _shadow(it: Shadowed) -> bytes:
     policy = _utf8(it.policy)
-    head = _SHADOW.pack(len(policy), len(it.steps), it.tokens, it.estimated)
-    return head + policy + it.steps
+    head = _SHADOW.pack(len(policy), len(it.steps), it.tokens, it.estimated, len(it.held))
+    held = (_HELD.pack(one.step, one.start, one.tokens) for one in it.held)
+    return b"".join((head, policy, it.steps, *held))
 
 
 def _shadows(raw: bytes, at: int) -> Iterator[Shadowed]:
@@ -334,13 +335,15 @@ def _shadows(raw: bytes, at: int) -> Iterator[Shadowed]:
     if at > len(raw):
         raise ValueError("cut short")
     while at < len(raw):
-        name, steps, tokens, estimated = _SHADOW.unpack_from(raw, at)
-        at += _SHADOW.size
-        policy, found = raw[at : at + name], raw[at + name : at + name + steps]
-        at += name + steps
+        name, steps, tokens, estimated, count = _SHADOW.unpack_from(raw, at)
+        start = at + _SHADOW.size
+        middle, end = start + name, start + name + steps
+        at = end + count * _HELD.size
         if at > len(raw):
             raise ValueError("cut short")
-        yield Shadowed(policy.decode("utf-8", "surrogatepass"), found, tokens, estimated)
+        policy = raw[start:middle].decode("utf-8", "surrogatepass")
+        held = tuple(Held(*row) for row in _HELD.iter_unpack(raw[end:at]))
+        yield Shadowed(policy, raw[middle:end], tokens, estimated, held)
 
 
 def _packed(patch: Patch) -> bytes:

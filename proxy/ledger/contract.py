@@ -72,7 +72,7 @@ class Ask(msgspec.Struct, frozen=True):
     changed can be found. `setting` is the set policy (see `Settled`) under which the offers were
     made: where the store holds another, no verdict is put, and the answer tells it, so that the
     turn can be judged anew. `echoes` and `pins` are settled all the same. `pins` maps short ASCII
-    names to what is to stand under them if nothing does, a few KB at most.
+    names to what is to stand under them if nothing does, a few KB at most; None only asks.
     """
 
     scope: bytes
@@ -83,7 +83,7 @@ class Ask(msgspec.Struct, frozen=True):
     hints: tuple[bytes, ...] = ()
     setting: str | None = None
     echoes: tuple[Echo, ...] = ()
-    pins: Mapping[str, bytes] = {}
+    pins: Mapping[str, bytes | None] = {}
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class Settled(msgspec.Struct, frozen=True):
 
     `echoes` maps the link of each asked echo to the reply that was found for it, None for a miss;
     `missed` counts those that this very call settled as a miss. `pins` has what stands under each
-    asked name.
+    asked name; one under which nothing does is absent.
     """
 
     verdicts: Mapping[bytes, Verdict]

@@ -59,7 +59,7 @@ class Echoes:
                     return shelf.by_key[key]
         return None
 
-    def offered(self, ask: Ask) -> dict[str, bytes]:
+    def offered(self, ask: Ask) -> dict[str, bytes | None]:
         """What this worker offers for each pin: the first turn's, where it knows that."""
         first = self.pinned(ask.root)
         return {name: first.get(name, value) for name, value in ask.pins.items()}
@@ -99,8 +99,11 @@ class Echoes:
                 held = self.held(ask, echo.keys)
                 found[echo.link] = self.find(thread, echo.link, held.reply if held else None)
                 missed += held is None
-        pins = {name: self.pin(thread, name, value) for name, value in self.offered(ask).items()}
-        return Standing(found, missed, pins)
+        pins = dict(self.pinned(ask.conversation))
+        for name, value in self.offered(ask).items():
+            if value is not None:
+                pins[name] = self.pin(thread, name, value)
+        return Standing(found, missed, {name: pins[name] for name in ask.pins if name in pins})
 
     # What goes.
 

@@ -60,7 +60,10 @@ class Echoing:
         """Nothing, where there is nothing to ask any more."""
         form, root = self._codec, self._ask.root
         rows = [question.row(form) for question in self._questions]
-        pins = [(name.encode(), form.pin(root, name, v)) for name, v in self._offered.items()]
+        pins = [
+            (name.encode(), b"" if v is None else form.pin(root, name, v))
+            for name, v in self._offered.items()
+        ]
         return told(rows, pins)
 
     def take(self, thread: Thread, echoes: Sequence[Any], pins: Sequence[Any]) -> None:
@@ -102,7 +105,7 @@ class Echoing:
             return it.held.reply
         return self._codec.read_reply(id, raw or b"")
 
-    def _take_pin(self, thread: Thread, name: str, ours: bytes, raw: bytes | None) -> None:
+    def _take_pin(self, thread: Thread, name: str, ours: bytes | None, raw: bytes | None) -> None:
         stands = ours
         if raw is not None:
             read = self._codec.read_pin(self._ask.root, name, raw)
@@ -112,5 +115,7 @@ class Echoing:
                 self._offered[name] = ours
                 return
             stands = read
+        if stands is None:
+            return
         self.pins[name] = self._echoes.pin(thread, name, stands)
         self.diverged += self.pins[name] != stands

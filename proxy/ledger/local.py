@@ -20,7 +20,7 @@ from proxy.ledger.thread import Held, Thread
 
 # What the objects take, measured with tracemalloc and rounded up: good for a bound.
 _VERDICT, _SENT, _ELEMENT, _HINT, _ENTRY, _OUTCOME = 200, 900, 350, 350, 350, 150
-_GRADE, _TASK, _SHADOW = 150, 100, 250
+_GRADE, _TASK, _SHADOW, _HELD = 150, 100, 250, 120
 
 MAX_SETTINGS = 100_000
 MAX_OUTCOMES = 2_000
@@ -139,8 +139,8 @@ class Memory:
     def add_sent(self, thread: Thread, sent: Sent) -> Sent:
         """Keep a record; the same comes back, sharing its elements with the records before it."""
         kept, fresh = thread.trail.add(sent)
-        beside = len(sent.upstream) + len(sent.shadows) * _SHADOW
-        self._weigh(thread, _SENT + fresh * _ELEMENT + beside)
+        beside = sum([_SHADOW + len(shadow.held) * _HELD for shadow in sent.shadows])
+        self._weigh(thread, _SENT + fresh * _ELEMENT + len(sent.upstream) + beside)
         return kept
 
     def add_hints(self, thread: Thread, link: bytes, hints: Sequence[bytes]) -> None:

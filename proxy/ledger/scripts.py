@@ -110,12 +110,12 @@ SETTLE = Script("""
 --       policy under which the verdicts were judged, links deepest first, n, n values that count as
 --       absent, m, m pairs of a step's links and its verdict (none: only asks)
 --       [, m, m times an echo's link, its keys, the id of the reply that the caller has for it or
---       none, that reply or none, m, m pairs of a pin's name and value]
+--       none, that reply or none, m, m pairs of a pin's name and value (none: only asks)]
 -- Gives: policy or none, whether that field is there, verdicts, places of the links that bear them
 --        (0: ours was put, -1: none), record or none, place of the hint to it (0: the chain has
 --        it), the record that was sent last, where it is another [, for each echo what became of
 --        it (0: it stood, 1: it was put, -1: nothing, the caller's reply is wanted), what stands,
---        the reply if the caller has another, for each pin what stood (none: ours was put)]
+--        the reply if the caller has another, for each pin what stood (none: ours was put, if any)]
 local conversation, outcomes, root = KEYS[1], KEYS[2], KEYS[3]
 local ttl, have, witness, judged, chain = unpack(ARGV, 1, 5)
 local NONE, LINK, STRIDE, MOST = string.rep('\\0', 16), 16, 128, 256
@@ -249,7 +249,7 @@ if ARGV[at + 1] then
     local value = get(conversation, 'q' .. name)
     if value then return value end
     value = get(root, 'q' .. name)
-    redis.call('HSET', conversation, 'q' .. name, value or ours)
+    if value or ours ~= '' then redis.call('HSET', conversation, 'q' .. name, value or ours) end
     return value
   end
 

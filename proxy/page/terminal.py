@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from proxy.page import plain
+from proxy.page import judged, plain
 from proxy.page import told as account
 from proxy.page.causes import meaning, words
 from proxy.page.messages import Block, provider_side
@@ -21,6 +21,8 @@ Json = Mapping[str, Any]
 _TURNS = 20
 _CHARACTERS = 600
 _LONGEST = 30
+_WEIGHED = 20
+"""Steps whose numbers are shown where not all are wanted."""
 _TONES = {"break": "bold red", "cache": "yellow", "note": "cyan", "calm": "", "unknown": "dim"}
 
 
@@ -36,7 +38,24 @@ def why_view(found: Json, notes: bool) -> RenderableType:
         rows.append(Text(f"No break in {_turns(found['turns'])}: what was sent only grew."))
         if not notes:
             rows.append(Text("Forks, retries and cold starts: lethe why --all", "dim"))
-    return Group(*rows)
+    return Group(*rows, *_weighed(found.get("weighed") or (), None if notes else _WEIGHED))
+
+
+def _weighed(rows: Sequence[Json], most: int | None) -> Iterator[RenderableType]:
+    """What decided steps under `horizon`."""
+    shown = rows if most is None else rows[-most:]
+    if not rows:
+        return
+    yield Text()
+    yield Text("Steps by their retention horizon", "bold")
+    table = Table.grid(padding=(0, 2))
+    for row in shown:
+        table.add_row(
+            f"  turn {row['turn']}", f"step {row.get('step')}", Text(judged.words(row))
+        )  # fmt: skip
+    yield table
+    if len(shown) < len(rows):
+        yield Text(f"the last {len(shown)} of {len(rows)}; all: lethe why --all", "dim")
 
 
 def _title(found: Json) -> Text:
@@ -118,6 +137,9 @@ def show_view(found: Json, messages: bool, whole: bool) -> RenderableType:
     rows: list[RenderableType] = [_title(found), _sums(found["totals"]), Text(), _turn_table(shown)]
     if len(shown) < len(turns):
         rows.append(Text(f"the last {len(shown)} of {len(turns)}; all: lethe show --all", "dim"))
+    rows += _shadows(found.get("shadows") or ())
+    first = turns[0]["turn"] if turns else 1
+    rows += _weighed(judged.weighed(turns, first), None if whole else _WEIGHED)
     if messages:
         rows += _messages(found, None if whole else _CHARACTERS)
     return Group(*rows)
@@ -136,6 +158,35 @@ def _sums(totals: Json) -> Text:
     return Text.assemble(
         " · ".join(parts), " · ", (told, "red" if breaks else ""), f"\n{money}" if money else ""
     )
+
+
+def _shadows(rows: Sequence[Json]) -> Iterator[RenderableType]:
+    """What other policies would have come to."""
+    if not rows:
+        return
+    table = _table("policy", "steps dropped", "input", "sent", "hit", "bill", "paid", "change")
+    for row in rows:
+        mark = "~" if row["estimated"] else ""
+        table.add_row(
+            plain.line(row["policy"]), plain.count(row["dropped"]),
+            mark + plain.short(row["input"]), plain.short(row["sent"]),
+            plain.percent(row["hit_ratio"]), _dollars(row["dollars"], row["estimated"]),
+            _dollars(row["paid"], False), _change(row["dollars"], row["paid"]),
+        )  # fmt: skip
+    yield Text()
+    yield Text("What other policies would have sent and cost, the continuation held fixed", "bold")
+    yield table
+
+
+def _dollars(amount: float | None, estimated: bool) -> str:
+    return plain.UNKNOWN if amount is None else plain.dollars(amount, estimated)
+
+
+def _change(dollars: float | None, paid: float | None) -> str:
+    """`−9.8 %`, as a share of what was paid."""
+    if dollars is None or not paid:
+        return plain.UNKNOWN
+    return f"{(dollars - paid) / paid * 100:+.1f} %".replace("-", "−")
 
 
 def _turn_table(turns: Sequence[Json]) -> Table:

@@ -13,6 +13,7 @@ from typing import Any
 from proxy.core.prefix import NOT_BREAKS
 from proxy.core.sent import Part
 from proxy.ledger.contract import Conversation, Entry, Summary
+from proxy.page import judged
 from proxy.page.differing import differing
 
 Account = Mapping[str, Any]
@@ -160,7 +161,9 @@ def conversation(it: Conversation) -> Found:
     """One conversation with its turns, oldest first; without text."""
     first = first_turn(it)
     turns = [{"turn": turn, **account} for turn, account in enumerate(it.outcomes, first)]
-    return {**listed(it.summary), "totals": totals(it.outcomes), "timeline": turns}
+    shadows = judged.shadows(it.outcomes)
+    more = {"shadows": shadows} if shadows else {}
+    return {**listed(it.summary), "totals": totals(it.outcomes), **more, "timeline": turns}
 
 
 # Findings
@@ -174,6 +177,11 @@ def findings(it: Conversation, notes: bool = False) -> list[Found]:
         for found in found_in(turn, account, it.entries)
         if notes or found["kind"] != "note"
     ]
+
+
+def weighed(it: Conversation) -> list[Found]:
+    """The steps that were weighed by their horizon, with the numbers that decided them."""
+    return judged.weighed(it.outcomes, first_turn(it))
 
 
 def found_in(turn: int, account: Account, entries: Mapping[bytes, Entry]) -> Iterator[Found]:

@@ -10,7 +10,7 @@ import msgspec
 from proxy.core import policy
 from proxy.core.cachemodel import Split
 from proxy.core.contract import CacheRule, Reuse
-from proxy.core.policy import Policy
+from proxy.core.policy import Name, Policy
 from proxy.core.pricing import Sheet, cost
 from proxy.core.tariff import Rates
 from proxy.core.usage import Usage
@@ -88,11 +88,24 @@ def recorded_under(plan: Plan, label: Label) -> str:
     """
     named = label.policy or plan.arms.get(label.arm, "")
     if named:
-        return str(policy.parse(named))
+        return str(replayable(named))
     try:
-        return str(policy.parse(label.arm))
+        policy.parse(label.arm)
     except ValueError:
         return KEEP
+    return str(replayable(label.arm))
+
+
+def replayable(text: str) -> Policy:
+    """A policy whose verdicts follow from a session. Raises ValueError for what is none."""
+    found = policy.parse(text)
+    if found.name is Name.HORIZON:
+        raise ValueError(
+            f"policy {found} decides by one cache rule, one price and what was expected to come, "
+            "of which a session holds nothing: replay keep and drop instead; `lethe horizon "
+            "--reasoning R --action A --cache RULE --prices NAME` says for which steps drop pays"
+        )
+    return found
 
 
 def parsed(name: str) -> Policy:

@@ -96,13 +96,13 @@ def replies(draw: st.DrawFn, came: Came) -> Reply:
     said = made.thoughts | st.sampled_from([*texts_in(came.raw), "thought \n"])
     text = draw(said) + draw(st.sampled_from(("", "", " \n")))
     carrier = draw(st.sampled_from(("", *CARRIERS)))
-    if carrier == "think":
-        inner = text.replace("</think>", "") or "a"
-        text = f"{draw(made.blanks)}<think>{inner}</think>{draw(made.blanks)}"
+    text = (text.replace("</think>", "") or "a") if carrier == "think" else text
     details = b""
     if carrier == "reasoning_details" or draw(st.integers(0, 3)) == 0:
         rows = [{"type": "reasoning.text", "text": text, "index": 0}]
         details = draw(st.sampled_from((b"", json.dumps(rows).encode())))
+    if carrier == "think":
+        text = f"{draw(made.blanks)}<think>{text}</think>{draw(made.blanks)}"
     arguments = came.arguments if draw(st.integers(0, 5)) else came.arguments[1:]
     return Reply(carrier, text if carrier else "", details, arguments)
 
@@ -160,15 +160,15 @@ def cases(draw: st.DrawFn, kind: Kind | None = None, answered: bool | None = Non
 _EMPTY: tuple[Any, ...] = (None, "", [])
 
 
-def said(raw: bytes, loose: bool = False) -> Any:
+def said(message: Any, loose: bool = False) -> Any:
     """What a message says, its reasoning aside: a text is as good as one part that holds it,
     nothing as good as an empty text; arguments count as values, numbers by their literals. `loose`:
     blanks at the start of the text are not looked at, since those behind a thought are the
     thought's.
     """
-    pairs = reading.without_reasoning(reading.decoded(raw))
-    if not isinstance(pairs, list):
-        return pairs
+    pairs = reading.without_reasoning(message)
+    if pairs is message:
+        return message
     carriers = (*reasoning.STRING_CARRIERS, "reasoning_details")
     rows = [(key, _valued(key, value, loose)) for key, value in pairs]
     rows = [row for row in rows if not (row[0] in carriers and row[1] is None)]
@@ -225,7 +225,7 @@ def test_nothing_but_reasoning_changes(case: Case) -> None:
     came, out = case.came.raw, case.left()
     loose = "think" in (*case.wire.reads, case.wire.writes, case.reply and case.reply.carrier)
 
-    assert said(came, loose) == said(out, loose)
+    assert said(reading.decoded(came), loose) == said(reading.decoded(out), loose)
     stay = [key for key in keys_of(out) if key in keys_of(came)]
     assert [key for key in keys_of(came) if key in stay] == stay
     assert {*keys_of(out)} - {*keys_of(came)} <= {*CARRIERS, "content"}
@@ -288,6 +288,8 @@ def test_what_is_kept_leaves_as_it_was_generated_in_every_carrier_that_is_read(c
     text = reasoning.think_in(reply.reasoning) if reply.carrier == "think" else reply.reasoning
 
     texts = {key: it for key, it in held(out).items() if not wire.reads or key in wire.reads}
+    if "</think>" in text:
+        texts.pop("think", None)  # it would end there
     assert {key: text for key in texts} == texts
     read_strings = [key for key in reasoning.STRING_CARRIERS if not wire.reads or key in wire.reads]
     assert [] == [key for key in read_strings if out.get(key) == ""]
@@ -349,5 +351,498 @@ def test_a_shape_is_the_element_that_is_read_where_it_arrives(case: Case) -> Non
         return
     arrived = read(case.left())[1].kept
 
-    assert arrived.digest == shape.element.digest
-    assert (arrived.size, arrived.reasoning) == (shape.element.size, shape.element.reasoning)
+    assert (arrived.digest, arrived.reasoning) == (shape.element.digest, shape.element.reasoning)
+    assert case.kind is Kind.DROP or arrived == shape.element  # the frame of a thought is no size
+
+
+# What is put back, one by one
+
+KEPT = Kind.KEEP
+CALL = {"id": "c0", "type": "function", "function": {"name": "bash", "arguments": '{"a": 1}'}}
+WAS = Reply("reasoning_content", "why \n", b"", ('{"a":  1}',))
+
+
+def assistant(content: Any = "said", **more: Any) -> bytes:
+    return COMPACT.render({"role": "assistant", "content": content, **more})
+
+
+def sent(raw: bytes, reply: Reply | None, kind: Kind = KEPT, **wire: Any) -> Any:
+    """The message as it leaves, decoded."""
+    return json.loads(left(raw, kind, reply, Wire(**wire)))
+
+
+def did(raw: bytes, reply: Reply | None, kind: Kind = KEPT, **wire: Any) -> tuple[str, ...]:
+    shape = shaped(raw, kind, reply, Wire(**wire))
+    return shape.did if shape else ()
+
+
+def part(text: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+
+
+def said_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+THOUGHT = "<think>why \n</think>"
+
+
+@pytest.mark.parametrize(
+    ("reads", "came", "expected"),
+    [
+        # What is lost goes to the preferred carrier, where none is known to that of the reply.
+        ((), {}, {"reasoning_content": "why \n"}),
+        (("reasoning",), {}, {"reasoning": "why \n"}),
+        (("think", "reasoning"), {}, {"content": THOUGHT + "said"}),
+        (("content_parts",), {}, {"content": [part("why \n"), said_part("said")]}),
+        # What was trimmed is made whole, wherever it is read; an empty field would hide it.
+        (("reasoning",), {"reasoning": "why"}, {"reasoning": "why \n"}),
+        (
+            ("reasoning", "reasoning_content"),
+            {"reasoning": "", "reasoning_content": "why"},
+            {"reasoning": "why \n", "reasoning_content": "why \n"},
+        ),
+        ((), {"content": "<think>why</think>\nsaid"}, {"content": THOUGHT + "\nsaid"}),
+        (
+            ("content_parts",),
+            {"content": [said_part("said"), part("w"), part("hy")]},
+            {"content": [part("why \n"), said_part("said")]},
+        ),
+        (
+            ("think",),
+            {"content": [said_part("<think>w</think>said"), said_part("too")]},
+            {"content": [said_part(THOUGHT + "said"), said_part("too")]},
+        ),
+        # What is not read goes to what is, and is not said twice.
+        (("reasoning",), {"reasoning_content": "why \n"}, {"reasoning": "why \n"}),
+        (
+            ("reasoning",),
+            {"content": "<think>why</think>said"},
+            {"reasoning": "why \n", "content": "said"},
+        ),
+        (
+            ("reasoning",),
+            {"content": [part("why"), said_part("said")]},
+            {"reasoning": "why \n", "content": [said_part("said")]},
+        ),
+        (("think",), {"content": [part("why")]}, {"content": THOUGHT}),
+        (
+            ("content_parts",),
+            {"content": "<think>why</think>said"},
+            {"content": [part("why \n"), said_part("said")]},
+        ),
+        (
+            ("content_parts", "think"),
+            {"content": [part("w"), said_part("<think>w</think>said")]},
+            {"content": [part("why \n"), said_part(THOUGHT + "said")]},
+        ),
+        # Without a text there is still a place.
+        (("think",), {"content": None}, {"content": THOUGHT}),
+        (("content_parts",), {"content": None}, {"content": [part("why \n")]}),
+        (("content_parts",), {"content": ""}, {"content": [part("why \n")]}),
+        # What stands in its place and is no reasoning was said: the next carrier will do.
+        (
+            ("reasoning", "reasoning_content"),
+            {"reasoning": 5},
+            {"reasoning": 5, "reasoning_content": "why \n"},
+        ),
+        (
+            ("think", "reasoning"),
+            {"content": {"a": 1}},
+            {"content": {"a": 1}, "reasoning": "why \n"},
+        ),
+        (
+            ("think", "reasoning"),
+            {"content": [{"type": "image_url"}]},
+            {"content": [{"type": "image_url"}], "reasoning": "why \n"},
+        ),
+    ],
+)
+def test_what_was_generated_is_put_back(
+    reads: tuple[str, ...], came: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    raw = assistant(**came)
+
+    out = sent(raw, WAS, reads=reads, restores=True)
+
+    whole = {"role": "assistant", "content": "said", **came, **expected}
+    assert {key: value for key, value in whole.items() if key in out} == out
+    assert expected.items() <= out.items()
+
+
+def test_where_nothing_can_hold_it_a_message_leaves_as_it_came() -> None:
+    closing = Reply("reasoning", "a</think>b")
+    for reads, content in ((("think",), "said"), (("reasoning_details",), "x"), (("think",), 5)):
+        raw = assistant(content, reasoning="mine")
+        assert raw == left(raw, KEPT, closing, Wire(reads=reads, restores=True))
+        assert raw == left(raw, KEPT, None, Wire(reads=("reasoning_details",)))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("said", "\n<think>why</think>\n\nsaid"),
+        ("\n\n\nsaid", "\n<think>why</think>\n\nsaid"),
+        ("\n<think>wh</think>\nsaid", "\n<think>why</think>\n\nsaid"),
+        ("\n<think>why</think>\n\nsaid", "\n<think>why</think>\n\nsaid"),
+    ],
+)
+def test_a_thought_from_within_a_text_comes_back_with_its_own_blanks(
+    content: str, expected: str
+) -> None:
+    reply = Reply("think", "\n<think>why</think>\n\n")
+
+    for reads in ((), ("think",), ("reasoning_content",)):
+        out = sent(assistant(content), reply, reads=reads, restores=True)
+        assert {"role": "assistant", "content": expected} == out
+
+
+def test_bytes_that_say_the_same_are_left_alone() -> None:
+    thought = b'"reasoning":"\\u0077hy \\n","content":"\\u003cthink>why \\n</think>x"'
+    raw = b'{"role":"assistant",%b}' % thought
+
+    assert raw == left(raw, KEPT, WAS, Wire(restores=True))
+    assert raw == left(raw, KEPT, None, Wire(reads=("reasoning",)))
+
+
+ITEMS = [{"type": "reasoning.text", "text": "why \n", "format": "x", "n": 1.0}]
+DETAILS = json.dumps(ITEMS).encode()
+ROUTED = ("reasoning_details", "reasoning")
+
+
+@pytest.mark.parametrize(
+    ("came", "expected"),
+    [
+        ({}, {"reasoning_details": ITEMS}),
+        ({"reasoning": "why"}, {"reasoning_details": ITEMS, "reasoning": "why \n"}),
+        ({"reasoning_details": ITEMS[:0]}, {"reasoning_details": ITEMS}),
+        ({"reasoning_details": [{"text": "\ud83d"}]}, {"reasoning_details": ITEMS}),
+        ({"reasoning_details": 5}, {"reasoning_details": 5, "reasoning": "why \n"}),
+    ],
+)
+def test_details_come_back_whole(came: dict[str, Any], expected: dict[str, Any]) -> None:
+    reply = Reply("reasoning", "why \n", DETAILS)
+
+    out = sent(assistant(**came), reply, reads=ROUTED, restores=True)
+
+    assert {"role": "assistant", "content": "said", **expected} == out
+
+
+def test_details_in_another_spelling_are_the_same() -> None:
+    raw = b'{"role":"assistant","reasoning_details":%b}' % DETAILS.replace(b", ", b",\n")
+
+    assert raw == left(raw, KEPT, Reply("reasoning", "why \n", DETAILS), Wire(restores=True))
+
+
+def test_details_that_nobody_generated_do_not_hide_what_was() -> None:
+    mine, same = [{"type": "reasoning.text", "text": "mine"}], [{"type": "x", "text": "why \n"}]
+
+    assert {"role": "assistant", "content": "said", "reasoning": "why \n"} == sent(
+        assistant(reasoning_details=mine), WAS, reads=ROUTED, restores=True
+    )
+    raw = assistant(reasoning_details=same)
+    assert raw == left(raw, KEPT, WAS, Wire(reads=ROUTED, restores=True))
+
+
+def test_details_without_a_text_come_back_where_they_are_read_and_else_nothing_does() -> None:
+    sealed = [{"type": "reasoning.encrypted", "data": "c2Vh"}]
+    reply = Reply("reasoning_details", "", json.dumps(sealed).encode())
+    raw = assistant(reasoning="mine")
+
+    assert sealed == sent(raw, reply, reads=ROUTED, restores=True)["reasoning_details"]
+    out = sent(raw, reply, reads=("reasoning_content",), restores=True)
+    assert {"role": "assistant", "content": "said", "reasoning_content": "mine"} == out
+
+
+def test_a_field_that_has_to_be_there_says_what_other_carriers_say() -> None:
+    wire: Any = {"reads": ROUTED, "requires": Requires.EVERY, "restores": True}
+    reply = Reply("reasoning", "why \n", DETAILS)
+
+    out = sent(assistant(), reply, **wire)
+
+    assert (ITEMS, "why \n") == (out["reasoning_details"], out["reasoning"])
+    assert ("restored", "restored") == did(assistant(), reply, **wire)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reply", "wire", "expected"),
+    [
+        (assistant(), WAS, {"restores": True}, ("restored",)),
+        (assistant(reasoning="why"), WAS, {"restores": True}, ("restored",)),
+        (assistant(reasoning="why \n"), WAS, {"restores": True}, ()),
+        (
+            assistant(reasoning="why"),
+            WAS,
+            {"reads": ("reasoning_content",), "restores": True},
+            ("moved",),
+        ),
+        (assistant(reasoning="x"), None, {"reads": ("reasoning_content",)}, ("moved",)),
+        (assistant(reasoning=""), None, {"reads": ("reasoning_content",)}, ()),
+        (assistant(), None, {"requires": Requires.EVERY}, ("placeholder",)),
+        (assistant(), None, {"requires": Requires.TOOL_CALLS}, ()),
+        (assistant(tool_calls=[CALL]), None, {"requires": Requires.TOOL_CALLS}, ("placeholder",)),
+        (assistant(tool_calls=[CALL]), WAS, {"repairs": True}, ("arguments",)),
+    ],
+)
+def test_what_is_done_is_told(
+    raw: bytes, reply: Reply | None, wire: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    assert expected == did(raw, reply, **wire)
+
+
+def test_an_empty_field_that_is_not_read_goes() -> None:
+    raw = b'{"role":"assistant", "reasoning":"", "content":"<think>x</think>said"}'
+
+    out = left(raw, KEPT, None, Wire(reads=("reasoning_content",)))
+
+    assert b'{"role":"assistant", "content":"<think>x</think>said"}' == out
+
+
+def test_the_longest_of_what_is_not_read_is_moved() -> None:
+    raw = assistant(reasoning="a", reasoning_text="abc", reasoning_details=[{"text": "ab"}])
+
+    out = sent(raw, None, reads=("reasoning_content",))
+
+    assert {"role": "assistant", "content": "said", "reasoning_content": "abc"} == out
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("came", "generated", "expected"),
+    [
+        ('{"a":1}', '{"a":  1}', '{"a":  1}'),
+        ('{"b":[1.0,true],"a":"\\u00e9"}', '{"a": "é", "b": [1.0, true]}', None),
+        ('{"a":18446744073709551616}', '{"a": 18446744073709551617}', ""),
+        ('{"a":1}', '{"a": 1.0}', ""),
+        ('{"a":1}', '{"a": true}', ""),
+        ('{"a":100000.0}', '{"a": 1e5}', ""),
+        ('{"a":[1,2]}', '{"a": [1]}', ""),
+        ('{"a":[1,2]}', '{"a": [2, 1]}', ""),
+        ('{"a":1}', '{"a": 1, "cache_control": 2}', ""),
+        ("[]", "{}", ""),
+        ("not JSON", "not  JSON", ""),
+        ('{"a":"\\ud83d"}', '{"a": "\\ud83d"}', None),
+    ],
+)
+def test_arguments_that_say_the_same_leave_as_they_were_generated(
+    came: str, generated: str, expected: str | None
+) -> None:
+    """`expected` is empty where the client's own stand, None where the generated ones do."""
+    call = {**CALL, "function": {"name": "bash", "arguments": came}}
+    reply = Reply("", "", b"", (generated,))
+
+    out = sent(assistant(tool_calls=[call]), reply, repairs=True)
+
+    wanted = {"": came, None: generated}.get(expected, expected)
+    assert wanted == out["tool_calls"][0]["function"]["arguments"]
+
+
+ODD_CALLS = [
+    [],
+    {},
+    [CALL, CALL],
+    [{**CALL, "function": 5}],
+    [{**CALL, "function": {"name": "bash", "arguments": {"a": 1}}}],
+    [{**CALL, "function": {"name": "bash"}}],
+    [{"id": "c0"}],
+    [5],
+]
+
+
+@pytest.mark.parametrize("calls", ODD_CALLS)
+def test_calls_that_are_not_those_of_the_reply_stay(calls: Any) -> None:
+    raw = assistant(tool_calls=calls)
+
+    assert raw == left(raw, KEPT, WAS, Wire(repairs=True))
+
+
+def test_a_call_that_repeats_a_key_stays() -> None:
+    function = Pairs([("arguments", '{"a": 1}'), ("arguments", '{"a": 1}')])
+    raw = COMPACT.render({"role": "assistant", "tool_calls": [{**CALL, "function": function}]})
+
+    assert raw == left(raw, KEPT, WAS, Wire(repairs=True))
+
+
+# What is dropped
+
+
+@pytest.mark.parametrize(
+    ("raw", "wire", "expected"),
+    [
+        (b'{"reasoning":"x","role":"assistant"}', {}, b'{"reasoning":"","role":"assistant"}'),
+        (
+            b'{"reasoning":"x", "role":"assistant"}',
+            {"encoding": Encoding.ABSENT},
+            b'{"role":"assistant"}',
+        ),
+        (
+            b'{"reasoning":"x","role":"assistant"}',
+            {"encoding": Encoding.ABSENT, "requires": Requires.EVERY},
+            b'{"reasoning":"","role":"assistant"}',
+        ),
+        (
+            b'{"role":"assistant","reasoning":"x","reasoning_content":""}',
+            {"reads": ("reasoning_content",)},
+            b'{"role":"assistant","reasoning_content":""}',
+        ),
+        (
+            b'{"role":"assistant","reasoning":null}',
+            {"requires": Requires.EVERY, "reads": ("reasoning",)},
+            b'{"role":"assistant","reasoning":""}',
+        ),
+        (
+            b'{"role":"assistant","reasoning_details":[]}',
+            {"reads": ("reasoning",)},
+            b'{"role":"assistant"}',
+        ),
+        (b'{"role":"assistant","reasoning_details":[]}', {}, None),
+        (b'{"role":"assistant","content":[{"type":"thinking","thinking":""}]}', {}, None),
+        (b'{"role":"assistant","reasoning":5}', {"requires": Requires.EVERY}, b""),
+    ],
+)
+def test_a_drop_is_written_as_it_is_taken(
+    raw: bytes, wire: dict[str, Any], expected: bytes | None
+) -> None:
+    """`expected` is None where it leaves as it came, empty where another field is put in."""
+    out = left(raw, Kind.DROP, None, Wire(**wire))
+
+    other = b'{"reasoning_content":"",' + raw[1:]
+    assert {None: raw, b"": other}.get(expected, expected) == out
+
+
+@pytest.mark.parametrize(
+    "seal", [{"thought_signature": "x"}, {"tool_calls": [{**CALL, "thought_signature": "x"}]}]
+)
+def test_a_signature_on_a_call_is_never_touched(seal: dict[str, Any]) -> None:
+    raw = assistant(reasoning="x", **seal)
+
+    assert raw == left(raw, Kind.DROP, None, Wire(seals_may_go=True))
+
+
+def test_sealed_reasoning_goes_whole_where_that_is_allowed() -> None:
+    seal = [{"type": "reasoning.encrypted", "data": "c2Vh"}]
+    raw = assistant(reasoning="x", reasoning_details=seal)
+
+    shape = shaped(raw, Kind.DROP, None, Wire(seals_may_go=True))
+
+    assert {"role": "assistant", "content": "said", "reasoning": ""} == sent(
+        raw, None, Kind.DROP, seals_may_go=True
+    )
+    assert shape is not None
+    assert shape.drops
+    assert raw == left(raw, Kind.DROP, None, Wire())
+
+
+def test_what_repeats_a_key_inside_leaves_as_it_came() -> None:
+    inside = Pairs([("type", "text"), ("text", "<think>a</think>"), ("text", "<think>b</think>")])
+    raw = COMPACT.render({"role": "assistant", "reasoning": "x", "content": [inside]})
+
+    for kind in (KEPT, Kind.DROP):
+        assert raw == left(raw, kind, WAS, Wire(restores=True))
+
+
+def test_a_message_too_deep_to_be_looked_into_leaves_as_it_came() -> None:
+    body, message = read(assistant(reasoning="x"))
+    deep = COMPACT.render({"role": "assistant", "x": Literal("[" * 200 + "]" * 200)})
+
+    assert None is form.shape(deep, replace(message, start=0, end=len(deep)), KEPT, WAS, Wire())
+    assert b"x" in body
+
+
+SEALED = [{"type": "reasoning.encrypted", "data": "c2Vh"}]
+
+
+@pytest.mark.parametrize(
+    ("raw", "drop", "wire", "plain"),
+    [
+        (assistant(), False, {"reads": ("reasoning",)}, True),
+        (assistant(), False, {"requires": Requires.TOOL_CALLS}, True),
+        (assistant(tool_calls=[CALL]), False, {"requires": Requires.TOOL_CALLS}, False),
+        (assistant(), True, {"requires": Requires.EVERY}, False),
+        (assistant(reasoning=""), True, {"requires": Requires.EVERY}, True),
+        (assistant(reasoning="x"), False, {"reads": ("reasoning",)}, True),
+        (assistant(reasoning="x"), True, {"reads": ("reasoning_content",)}, False),
+        (assistant(reasoning="x"), True, {"encoding": Encoding.ABSENT}, False),
+        (assistant(reasoning="x"), False, {"encoding": Encoding.ABSENT}, True),
+        (assistant(THOUGHT), True, {"reads": ("reasoning",)}, True),
+        (assistant([part("x")]), False, {"reads": ("reasoning",)}, False),
+        (assistant(reasoning_details=SEALED), True, {}, True),
+        (assistant(reasoning_details=SEALED), True, {"seals_may_go": True}, False),
+    ],
+)
+def test_a_plain_message_is_known_without_looking(
+    raw: bytes, drop: bool, wire: dict[str, Any], plain: bool
+) -> None:
+    assert plain == form.is_plain(read(raw)[1], drop, Wire(**wire))
+
+
+# Wires
+
+
+def test_a_wire_is_what_a_contract_says_unless_the_client_s_own_carriers_are_to_stay() -> None:
+    contract = Contract(
+        "c", reads=("reasoning",), writes="reasoning", encoding=Encoding.ABSENT,
+        requires=Requires.EVERY, seals_may_go=True,
+    )  # fmt: skip
+
+    assert Wire(
+        ("reasoning",), "reasoning", Encoding.ABSENT, Requires.EVERY, True, True, False
+    ) == form.wire_of(contract, as_sent=False, restores=True, repairs=False)
+    assert () == form.wire_of(contract, as_sent=True, restores=True, repairs=True).reads
+    absent = replace(contract, requires=Requires.ABSENCE)
+    assert form.wire_of(absent, as_sent=False, restores=False, repairs=False).refuses
+    assert form.wire_of(UNKNOWN, as_sent=False, restores=False, repairs=False).is_plain
+
+
+@pytest.mark.parametrize(
+    ("remedy", "raw", "expected"),
+    [
+        (Remedy.EMPTY, assistant(), {"reasoning_content": ""}),
+        (Remedy.RESTORE, assistant(), {"reasoning_content": "why \n"}),
+        (Remedy.ABSENT, assistant(reasoning="x"), {}),
+        (Remedy.KEEP, assistant(reasoning="x"), {"reasoning": "x"}),
+    ],
+)
+def test_a_refusal_is_mended(remedy: Remedy, raw: bytes, expected: dict[str, Any]) -> None:
+    wire = form.mended(Wire(), remedy)
+    stands = Kind.DROP if remedy is Remedy.KEEP else Kind.KEEP
+
+    out = json.loads(left(raw, wire.kind(stands), WAS, wire))
+
+    assert {"role": "assistant", "content": "said", **expected} == out
+    assert wire == form.mended(wire, remedy)
+    assert wire != Wire()
+
+
+@given(wires, st.sampled_from(Remedy), st.sampled_from(Remedy))
+def test_the_last_refusal_holds(wire: Wire, first: Remedy, last: Remedy) -> None:
+    mended = form.mended(form.mended(wire, first), last)
+
+    assert mended == form.mended(mended, last)
+    assert mended.refuses is (last is Remedy.ABSENT)
+    assert mended.kind(Kind.KEEP) is (Kind.DROP if last is Remedy.ABSENT else Kind.KEEP)
+
+
+@given(wires, wires)
+def test_a_wire_is_the_same_after_rest(wire: Wire, other: Wire) -> None:
+    assert wire == form.unpacked(form.packed(wire), other)
+    assert other == form.unpacked(b'{"encoding":"later"}', other)
+
+
+@given(wires, kinds)
+def test_what_is_refused_goes_and_what_may_not_go_stays(wire: Wire, stands: Kind) -> None:
+    expected = Kind.KEEP if wire.keeps else stands
+
+    assert (Kind.DROP if wire.refuses else expected) == wire.kind(stands)
+
+
+@given(cases(answered=False))
+def test_a_plain_wire_changes_nothing_that_a_drop_does_not(case: Case) -> None:
+    wire = Wire(writes=case.wire.writes)
+    body, message = read(case.came.raw)
+
+    assert wire.is_plain
+    assert not case.wire.is_plain or not case.wire.reads
+    assert form.is_plain(message, case.kind is Kind.DROP, wire)

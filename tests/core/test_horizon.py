@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 
 from proxy.core.cachemodel import Segment
 from proxy.core.contract import CacheRule, Reuse
-from proxy.core.horizon import Expectation, Step, expected, pays, positions, requests
+from proxy.core.horizon import (
+    NOT_KNOWN,
+    Expectation,
+    Lacks,
+    Remaining,
+    Source,
+    Step,
+    Terms,
+    Unit,
+    Weighed,
+    expected,
+    pays,
+    positions,
+    requests,
+)
 from proxy.core.operations import at_rate, operations, total, works
 
 RATE = Fraction(124_000)
@@ -122,3 +136,39 @@ def test_it_pays_where_more_is_expected_than_the_horizon_or_at_once(
     remaining: Fraction | None, horizon: Fraction | None, expect: bool
 ) -> None:
     assert expect == pays(remaining, horizon)
+
+
+# A step in front of the policy
+
+STEP = Step(20_000, 2_000, 7)
+
+
+@given(steps, rates, st.integers(1, 300), st.integers(0, 100), st.sampled_from(Reuse))
+def test_a_horizon_is_in_the_unit_of_its_terms(
+    step: Step, rate: Fraction, anew: int, read: int, reuse: Reuse
+) -> None:
+    in_positions = Terms(reuse, Unit.POSITIONS, rate)
+    in_requests = Terms(reuse, Unit.REQUESTS, None, Decimal(anew), Decimal(read))
+
+    assert positions(step, rate, reuse) == in_positions.horizon(step)
+    assert requests(step, Decimal(anew), Decimal(read), reuse) == in_requests.horizon(step)
+
+
+@pytest.mark.parametrize(("remaining", "expected"), [(504, False), (505, True), (None, False)])
+def test_a_step_is_forgotten_where_more_is_to_come_than_its_horizon(
+    remaining: int | None, expected: bool
+) -> None:
+    amount = None if remaining is None else Fraction(remaining)
+    terms = Terms(Reuse.GENERATED, Unit.POSITIONS, RATE)
+    it = Weighed(3, STEP, True, terms, Remaining(amount, Source.POLICY))
+
+    assert expected is it.pays
+    assert Fraction(504_014, 1000) == it.horizon
+
+
+def test_without_terms_there_is_no_horizon_and_nothing_pays() -> None:
+    it = Weighed(3, STEP, True, None, Remaining(Fraction(10**9)), Lacks.CACHE_RULE)
+
+    assert it.horizon is None
+    assert not it.pays
+    assert NOT_KNOWN == Weighed(3, STEP, True, None).remaining

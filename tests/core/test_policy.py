@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.core import policy
 from proxy.core.artifact import Judgement
+from proxy.core.contract import Drops
 from proxy.core.policy import Name, Policy
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict, decoded
 
@@ -34,6 +35,9 @@ def never() -> Judgement:
         ("random:0.25", Policy(Name.RANDOM, share=Decimal("0.25"))),
         ("random:0", Policy(Name.RANDOM, share=Decimal(0))),
         ("random:1", Policy(Name.RANDOM, share=Decimal(1))),
+        ("horizon", Policy(Name.HORIZON)),
+        ("horizon:320", Policy(Name.HORIZON, remaining=320)),
+        ("observe", Policy(Name.OBSERVE)),
     ],
 )
 def test_a_policy_is_read_as_it_is_written(text: str, expected: Policy) -> None:
@@ -62,6 +66,13 @@ def test_a_policy_is_read_as_it_is_written(text: str, expected: Policy) -> None:
         ("random:nan", "share from 0 to 1"),
         ("random:snan", "share from 0 to 1"),
         ("random:inf", "share from 0 to 1"),
+        ("horizon:", "whole number of requests or positions from 1"),
+        ("horizon:0", "whole number of requests or positions from 1"),
+        ("horizon:-3", "whole number of requests or positions from 1"),
+        ("horizon:1e3", "whole number of requests or positions from 1"),
+        ("horizon:²", "whole number of requests or positions from 1"),
+        ("horizon:" + "9" * 5_000, "whole number of requests or positions from 1"),
+        ("observe:drop", "takes no value; write 'observe'"),
     ],
 )
 def test_what_is_no_policy_is_told_with_what_is(text: str, wanted: str) -> None:
@@ -76,6 +87,8 @@ policies = st.one_of(
     st.sampled_from([Policy(n) for n in (Name.KEEP, Name.DROP, Name.AFTER_ARTIFACT, Name.OFF)]),
     st.builds(lambda n: Policy(Name.KEEP_LATEST, window=n), st.integers(1, 100_000)),
     st.builds(lambda p: Policy(Name.RANDOM, share=p), st.decimals(0, 1, places=6)),
+    st.builds(lambda n: Policy(Name.HORIZON, remaining=n), st.none() | st.integers(1, 999_999_999)),
+    st.just(Policy(Name.OBSERVE)),
 )
 
 
@@ -95,6 +108,10 @@ def test_every_policy_is_told_about_and_every_name_is_one() -> None:
 CASES = [
     ("keep", True, 0, KEEP),
     ("off", True, 0, KEEP),
+    ("observe", True, 0, KEEP),
+    ("observe", False, 0, KEEP),
+    ("horizon", True, 0, KEEP),
+    ("horizon:999", True, 0, KEEP),
     ("drop", True, 0, DROP),
     ("drop", False, 0, KEEP),
     ("random:1", True, 0, DROP),
@@ -129,6 +146,16 @@ def test_after_artifact_drops_what_left_something_or_failed(
 
     assert expected == policy.decide(rule, True, 0, b"", lambda: seen)
     assert KEEP == policy.decide(rule, False, 0, b"", never)
+
+
+@pytest.mark.parametrize(("pays", "expected"), [(True, DROP), (False, KEEP)])
+def test_horizon_drops_where_that_pays_and_asks_of_no_open_step(
+    pays: bool, expected: Verdict
+) -> None:
+    rule = policy.parse("horizon")
+
+    assert expected == policy.decide(rule, True, 3, b"", never, lambda: pays)
+    assert KEEP == policy.decide(rule, False, 0, b"", never, lambda: True)
 
 
 @given(st.binary(max_size=20), st.integers(0, 50))
@@ -168,3 +195,50 @@ def test_a_verdict_is_the_same_after_rest(verdict: Verdict) -> None:
 @pytest.mark.parametrize("raw", [b"", b"x", b"keep", b"dd", b"r\xff", b"K"])
 def test_a_verdict_that_cannot_be_read_counts_as_absent(raw: bytes) -> None:
     assert decoded(raw) is None
+
+
+# What a contract allows
+
+
+REPLACED = Verdict(Kind.REPLACE, "short")
+OTHERS = ("after_artifact", "random:1", "keep_latest:1")
+
+
+@pytest.mark.parametrize(
+    ("drops", "rule", "proposed", "standing", "expected"),
+    [
+        (Drops.ANY, "after_artifact", DROP, [KEEP], DROP),
+        (Drops.NEVER, "drop", DROP, [], KEEP),
+        (Drops.NEVER, "drop", REPLACED, [DROP], KEEP),
+        (Drops.ALL_OR_NOTHING, "drop", DROP, [], DROP),
+        (Drops.ALL_OR_NOTHING, "drop", KEEP, [], KEEP),
+        (Drops.ALL_OR_NOTHING, "drop", DROP, [KEEP], KEEP),
+        (Drops.ALL_OR_NOTHING, "keep", KEEP, [DROP], DROP),
+        (Drops.ALL_OR_NOTHING, "keep", KEEP, [REPLACED], DROP),
+        *[(Drops.ALL_OR_NOTHING, rule, DROP, [], KEEP) for rule in OTHERS],
+        *[(Drops.ALL_OR_NOTHING, rule, DROP, [DROP, DROP], DROP) for rule in OTHERS],
+    ],
+)
+def test_a_verdict_gives_way_to_the_nearest_that_is_allowed(
+    drops: Drops, rule: str, proposed: Verdict, standing: list[Verdict], expected: Verdict
+) -> None:
+    assert expected == policy.clamped(drops, policy.parse(rule), proposed, standing)
+
+
+verdicts = st.dictionaries(st.integers(0, 5), st.sampled_from((KEEP, DROP, REPLACED)), max_size=6)
+
+
+@given(verdicts)
+def test_no_mixture_leaves_where_it_is_all_or_nothing(standing: dict[int, Verdict]) -> None:
+    left = policy.carried_out(Drops.ALL_OR_NOTHING, 6, standing)
+
+    dropped = {at for at, verdict in left.items() if verdict.kind is not Kind.KEEP}
+    assert dropped == (set(range(6)) if standing.get(0, KEEP) != KEEP else set())
+
+
+@given(verdicts)
+def test_what_stands_is_carried_out_where_it_is_allowed_and_nowhere_else(
+    standing: dict[int, Verdict],
+) -> None:
+    assert standing is policy.carried_out(Drops.ANY, 6, standing)
+    assert dict.fromkeys(standing, KEEP) == policy.carried_out(Drops.NEVER, 6, standing)

@@ -260,3 +260,29 @@ def test_what_was_sent_last_counts_where_nothing_else_is_known() -> None:
     other = spoken("other", "system", Part.SYSTEM)
     assert Cause.COLD_START is told_by_tip(None, long, (other, GO, NEW))
     assert Cause.MESSAGE_EDITED is told_by_tip((GO,), long, (SYSTEM, GO, ONE, NEW), by_hint=True)
+
+
+# What is learned of a provider meanwhile
+
+
+@pytest.mark.parametrize("first", [False, True])
+@given(data=st.data())
+def test_which_of_tools_and_system_comes_first_may_be_learned_in_between(
+    first: bool, data: st.DataObject
+) -> None:
+    """An engine says what it is after the first requests have left: that is no break."""
+    tools = turn.tools_element(b'[{"type":"function","function":{"name":"a"}}]')
+    system = data.draw(st.integers(0, 2))
+    rows = [{"role": "system", "content": f"s{n}"} for n in range(system)]
+    rows.append({"role": "user", "content": "go"})
+
+    def fronted(rows: Sequence[Any], system_first: bool) -> tuple[Any, tuple[Element, ...]]:
+        it = turn.read(json.dumps({"model": "m", "messages": rows}).encode(), SCOPE)
+        return it, turn.front_of(it, RENDERED, system_first, tools)
+
+    it, front = fronted(rows, first)
+    before = turn.seal(it, {}, front, None)
+    was = Sent(b"", before.outgoing, before.elements, 0.0, "")
+    it, front = fronted([*rows, {"role": "assistant", "content": "done"}], not first)
+
+    assert Cause.EXTENDED is turn.seal(it, {}, front, was).finding.cause

@@ -27,7 +27,7 @@ from tests.journey.proxy_server import Running, running, settings_for
 PATIENCE = 30.0
 """Seconds for what another process has to get done; it takes a few."""
 WINDOW = "10s"
-POLICIES = ("keep", "drop", "after_artifact", "keep_latest:1", "random:0.5")
+POLICIES = ("keep", "drop", "after_artifact", "keep_latest:1", "random:0.5", "observe")
 TURNS = 4
 
 

@@ -22,9 +22,12 @@ pytest.importorskip("xllamacpp", reason="the engine is not installed (extra: eng
 
 
 @asynccontextmanager
-async def audited(engine: Engine, folder: Path) -> AsyncIterator[Running]:
+async def audited(engine: Engine, folder: Path, restore: str = "never") -> AsyncIterator[Running]:
+    """Nothing is put back, so that what the client loses is a break."""
     file = folder / "lethe.toml"
-    file.write_text(f'[[upstream]]\nurl = "{engine.url}"\ncontract = "llama.cpp"\n')
+    file.write_text(
+        f'[[upstream]]\nurl = "{engine.url}"\ncontract = "llama.cpp"\nrestore = "{restore}"\n'
+    )
     async with running(settings_for(None, file)) as proxy:  # type: ignore[arg-type]
         yield proxy
 

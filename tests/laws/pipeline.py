@@ -55,10 +55,12 @@ class Worker:
     ledger: Ledger = field(default_factory=Ledger)
     memo: Memo | None = None
     settle: Settle = first_writer_wins
+    pays: turn.Pays = turn.unknown
 
     def proposed(self, body: bytes) -> tuple[Turn, Mapping[int, Verdict | None]]:
         it = self.memo.read(body, SCOPE) if self.memo else turn.read(body, SCOPE)
-        return it, turn.propose(it, policy.parse(self.rule), artifact.judge, lambda _: False)
+        rule = policy.parse(self.rule)
+        return it, turn.propose(it, rule, artifact.judge, lambda _: False, self.pays)
 
     def sealed(self, it: Turn, proposal: Mapping[int, Verdict | None]) -> Sealed:
         rows = [(it.links(it.steps[index]), verdict) for index, verdict in proposal.items()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ from tests.laws import checks, reading
 from tests.laws.histories import History, body_of, histories
 from tests.laws.pipeline import Ledger, Worker
 
-APPEND_ONLY = ("keep", "drop", "after_artifact", "random:0.5")
+APPEND_ONLY = ("keep", "drop", "after_artifact", "random:0.5", "observe")
 policies = st.sampled_from(APPEND_ONLY)
 
 
@@ -31,7 +33,7 @@ def test_it_grows_the_same_where_bodies_are_remembered(history: History, rule: s
 
 @given(histories())
 def test_where_nothing_is_removed_the_very_bytes_leave(history: History) -> None:
-    for rule in ("keep", "off"):
+    for rule in ("keep", "off", "observe"):
         worker = Worker(rule)
         for body in history.bodies():
             assert body is worker.send(body).body
@@ -83,6 +85,19 @@ def test_a_fork_shares_the_truth_of_what_it_shares(
     checks.grows(history, Worker(rule, ledger))
 
     checks.grows(fork, Worker(second, ledger))
+
+
+@given(histories(), st.lists(st.booleans(), min_size=1, max_size=7), policies)
+def test_what_leaves_only_grows_whatever_a_horizon_says_from_one_request_to_the_next(
+    history: History, answers: list[bool], other: str
+) -> None:
+    """`horizon` is outside law 6: it may say of a step now this, now that. What stands, stands."""
+    said = cycle(answers)
+    worker = Worker("horizon", pays=lambda index: next(said))
+
+    checks.grows(history, worker)
+    checks.sends_the_same_twice(history, worker)
+    checks.grows(history, Worker(other, worker.ledger))
 
 
 @given(histories(), policies)

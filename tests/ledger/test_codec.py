@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.replies import Reply
-from proxy.core.sent import Element, Part, Sent, Shadowed
+from proxy.core.sent import Element, Held, Part, Sent, Shadowed
 from proxy.core.verdict import DROP, KEEP, Kind, Verdict
 from proxy.errors import SettingsError
 from proxy.ledger.codec import NO_PARENT, Body, Codec, policy, read_policy
@@ -36,8 +36,10 @@ patches = st.builds(
     st.lists(element_values, max_size=5).map(tuple),
 )  # fmt: skip
 maybe_digests = st.just(b"") | digests.filter(any)
+held = st.builds(Held, st.integers(0, 2**20), st.integers(0, 2**40), st.integers(0, 2**40))
 shadows = st.builds(
-    Shadowed, texts, st.binary(max_size=9), st.integers(0, 2**40), st.booleans()
+    Shadowed, texts, st.binary(max_size=9), st.integers(0, 2**40), st.booleans(),
+    st.lists(held, max_size=3).map(tuple),
 )  # fmt: skip
 heads = st.builds(
     Sent, digests, digests, st.just(()), st.floats(0, 4e9), texts, counts, counts, counts,
@@ -66,6 +68,17 @@ def test_verdict_is_read_as_it_was_written(codec: Codec, verdict: Verdict) -> No
 @given(head=heads)
 def test_head_is_read_as_it_was_written(codec: Codec, head: Sent) -> None:
     assert head == codec.read_head(head.link, codec.head(head))
+
+
+def test_head_that_was_cut_short_anywhere_is_absent_or_tells_of_fewer_shadows() -> None:
+    rows = tuple(Shadowed(name, b"\x05", 9, False, (Held(1, 2, 3),)) for name in ("one", "two"))
+    whole = sent(LINK, (), shadows=rows)
+    raw = Codec().head(whole)
+
+    found = [Codec().read_head(LINK, raw[:end]) for end in range(len(raw) + 1)]
+
+    assert whole == found[-1]
+    assert [(), rows[:1]] == [it.shadows for it in found[:-1] if it is not None]
 
 
 @given(patch=patches, parent=digests, depth=st.integers(0, 255))
@@ -107,7 +120,8 @@ def test_every_field_is_at_rest() -> None:
         "cached_tokens", "reply", "conversation", "reasoning_tokens", "dropped_tokens",
         "dropped_estimated", "shadows",
     ) == Sent.__struct_fields__  # fmt: skip
-    assert ("policy", "steps", "tokens", "estimated") == Shadowed.__struct_fields__
+    assert ("policy", "steps", "tokens", "estimated", "held") == Shadowed.__struct_fields__
+    assert ("step", "start", "tokens") == Held.__struct_fields__
 
 
 def test_id_tells_nothing_of_a_reply_to_who_has_no_key() -> None:

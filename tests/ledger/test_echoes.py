@@ -241,6 +241,27 @@ async def test_first_pin_stands(two: Two) -> None:
     assert first.pins == dict(two.other.pinned(chain[0], chain[1]))
 
 
+async def test_pin_that_is_only_asked_for_is_not_put(two: Two) -> None:
+    chain = links(4)
+
+    nothing = await two.one.settle(ask(chain, pins={"encoding": None}))
+    first = await two.other.settle(ask(chain, pins={"encoding": b"empty", "order": None}))
+    found = await two.one.settle(ask(chain, pins={"encoding": None}))
+
+    assert {} == nothing.pins
+    assert {"encoding": b"empty"} == first.pins == found.pins
+    assert found.pins == dict(two.one.pinned(chain[0], chain[1]))
+
+
+async def test_pin_of_a_root_is_told_to_whom_only_asks(two: Two) -> None:
+    chain = links(4)
+    await two.one.settle(ask(chain[:1], pins={"encoding": b"absent"}))
+
+    grown = await two.other.settle(ask(chain, pins={"encoding": None}))
+
+    assert {"encoding": b"absent"} == grown.pins
+
+
 async def test_pin_of_a_first_request_goes_over_to_what_grows_from_it(two: Two) -> None:
     chain, other = links(3), fork(links(3), 1, 3, "another reply")
     await two.one.settle(ask(chain[:1], pins={"encoding": b"absent"}))

@@ -95,6 +95,19 @@ async def test_one_conversation_too_large_loses_what_was_said_before_its_verdict
     assert {} == dict(await it.recall(chain[1], [digest("huge")]))
 
 
+async def test_texts_are_let_go_before_conversations_the_oldest_first() -> None:
+    it = ledger(max_bytes=70_000)
+    names = ["old", "young", "new"]
+    for name in names:
+        await a_turn(it, name, bytes(25_000))
+
+    assert {links(3, name)[1].hex() for name in names} == await listed(it)
+    told = [await it.recall(links(3, name)[1], [digest(name)]) for name in names]
+    assert [0, 1, 1] == [len(texts) for texts in told]
+    assert DROP == it.known(links(3, "old"))[links(3, "old")[2]]
+    assert {} == dict(it.health().failures)
+
+
 async def test_conversation_is_let_go_when_its_time_is_over() -> None:
     clock = Clock()
     it = ledger(clock, ttl=DAY)

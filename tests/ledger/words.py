@@ -62,7 +62,7 @@ def sent(link: bytes, these: Sequence[Element], at: float = NOW, **more: Any) ->
 
 def ask(
     chain: Sequence[bytes], *offers: Offer, hints: Sequence[bytes] = (), scope: bytes = SCOPE,
-    setting: str | None = None, echoes: Sequence[Echo] = (), pins: Mapping[str, bytes] = {},
+    setting: str | None = None, echoes: Sequence[Echo] = (), pins: Mapping[str, bytes | None] = {},
 ) -> Ask:  # fmt: skip
     """A turn of the history `chain`, which opens with one user message."""
     return Ask(

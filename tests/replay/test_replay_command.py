@@ -109,6 +109,8 @@ def test_a_sweep_is_told_and_drawn(run: Run, file: Path, tmp_path: Path):
     ("options", "words"),
     [
         (("--policy", "dorp"), "--policy: policy 'dorp' is unknown"),
+        (("--policy", "horizon:40"), "--policy: policy horizon:40 decides by one cache rule"),
+        (("--arm", "blue=horizon"), "replay keep and drop instead; `lethe horizon"),
         (("--cache", "all"), "--cache: cache rule 'all'"),
         (("--prices", "nobody"), "--prices: got 'nobody'"),
         (("--prices", "sonnet-5.5", "--prices", "sonnet-5.5"), "the same name came twice"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -155,6 +156,19 @@ def test_positions_and_pairs_are_what_must_be_computed():
 def test_a_session_recorded_under_no_known_policy_cannot_be_replayed():
     with pytest.raises(Unusable, match="policy"):
         replayed(trajectory(2, policy="forgetful"), plan())
+
+
+@pytest.mark.parametrize("label", [{"policy": "horizon:40"}, {"arm": "horizon"}])
+def test_a_session_whose_verdicts_do_not_follow_from_it_cannot_be_replayed(label: Any):
+    with pytest.raises(Unusable, match="recorded under: policy horizon.*replay keep and drop"):
+        replayed(trajectory(2, **label), plan())
+
+
+def test_what_observe_sent_is_what_keep_sends():
+    it = plan("observe")
+    row = replayed(trajectory(STEPS, policy="observe"), it)
+
+    assert under(row, it, "keep") == under(row, it, "observe")
 
 
 def test_an_arm_bears_its_policy_in_its_name_or_is_given_it():
