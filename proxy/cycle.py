@@ -126,6 +126,9 @@ class Cycle:
         else:
             if not self.response_complete and not self.disconnected:
                 self._broken()
+        finally:
+            # It leads back here, and would keep both until the collector looks.
+            self.scope.pop("extensions", None)
 
     def _broken(self) -> None:
         """Nobody can take a half for the whole: the connection ends."""

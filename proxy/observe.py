@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -284,6 +285,7 @@ FAMILIES: tuple[Family, ...] = (
         "counter",
         "Requests that were refused with a 400, mended and sent once more; whether that helped.",
         ("remedy", "helped"),
+        zeros=tuple(product(("empty", "restore", "absent", "keep"), ("yes", "no"))),
     ),
     Family(
         "lethe_faults_total",

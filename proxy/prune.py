@@ -31,7 +31,7 @@ from proxy.core.shadow import Shadow
 from proxy.core.thought import Thought
 from proxy.core.turn import Sealed, Turn
 from proxy.core.usage import Usage
-from proxy.core.verdict import Verdict
+from proxy.core.verdict import KEEP, Verdict
 from proxy.core.wire import chat
 from proxy.doors import Doors
 from proxy.errors import LedgerError
@@ -329,12 +329,14 @@ def _legal(
     contract: Contract, rule: Policy, proposed: Mapping[int, Verdict | None],
     known: Mapping[int, Verdict],
 ) -> _Offers:  # fmt: skip
-    """What the contract allows of what the policy says."""
+    """What the contract allows of what the policy says. What it would say later, of a step that
+    leaves its window, is not waited for: where not every verdict is allowed, that is known now.
+    """
     if contract.drops is Drops.ANY or rule.name is Name.OFF:
         return _Offers(proposed, 0)
     stand = [known[at] for at in sorted(known)]
     legal = {
-        at: verdict and policy.clamped(contract.drops, rule, verdict, stand)
+        at: policy.clamped(contract.drops, rule, verdict or KEEP, stand)
         for at, verdict in proposed.items()
     }
     return _Offers(legal, sum(legal[at] != proposed[at] for at in proposed))

@@ -385,7 +385,7 @@ class LedgerSettings:
     max_entries: Count = 100_000
     """Conversations held in memory where there is no Redis; the least recently used go first."""
 
-    max_bytes: Count = 8 * _MIB
+    max_bytes: Count = 6 * _MIB
     """Bytes held in memory where there is no Redis."""
 
     encryption_key_env: Variable | None = None

@@ -163,3 +163,13 @@ def test_demo_shows_tables_and_what_to_type_next() -> None:
     assert 0 == result.exit_code
     assert all(name in result.stdout for name in ("keep", "drop", "after_artifact", "rebuilt"))
     assert result.stdout.rstrip().endswith("export OPENAI_BASE_URL=http://127.0.0.1:4100/v1")
+
+
+def test_what_serves_carries_nothing_that_only_people_look_at() -> None:
+    """All that the command line imports stays in a worker's memory."""
+    heavy = ["fastapi", "genai_prices", "matplotlib", "prometheus_client", "proxy.replay", "rich"]
+    script = f"import sys, proxy.cli; print([m for m in {heavy} if m in sys.modules])"
+
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert "[]\n" == found.stdout, found.stderr

@@ -115,7 +115,7 @@ def per_second(query: str) -> str:
         return {"bytes": "Bps", "tokens": "count:tokens/s", "steps": "count:steps/s"}[what[1]]
     if "clamps" in name:
         return "count:steps/s"
-    return "cps" if re.search("faults|lost", name) else "reqps"
+    return "cps" if re.search("faults|lost|additions|echoes", name) else "reqps"
 
 
 @each_dashboard

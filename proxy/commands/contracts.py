@@ -9,13 +9,10 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from proxy import contracts as contracts_room
 from proxy.commands.telling import told
@@ -34,6 +31,9 @@ from proxy.core.contract import (
 from proxy.errors import SettingsError
 from proxy.settings import Settings, UpstreamSettings, load
 from proxy.upstream import Target, Upstream
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _UPSTREAM = typer.Option(metavar="URL", help="Base URL of an upstream, or its configured name.")
 _MODEL = typer.Option(metavar="NAME", help="The model that is asked for.")
@@ -93,6 +93,9 @@ async def _ask(known: Contracts, up: UpstreamSettings) -> None:
 
 
 def _print_chosen(chosen: Chosen, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     fields = plain(chosen.contract)
     if as_json:
         print(json.dumps({"why": chosen.why, **fields}, indent=2))
@@ -138,6 +141,8 @@ def plain(row: Contract | Template) -> dict[str, Any]:
 
 
 def _print_table(known: Contracts, as_json: bool) -> None:
+    from rich.console import Console
+
     table = known.table
     if as_json:
         told = {
@@ -219,6 +224,9 @@ def _renders(template: Template) -> Iterator[str]:
 
 
 def _empty(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")

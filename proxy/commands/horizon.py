@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from proxy.commands import given
 from proxy.commands.telling import told
@@ -23,6 +19,10 @@ from proxy.core.contract import CacheRule
 from proxy.core.horizon import Step
 from proxy.core.operations import Price
 from proxy.core.pricing import Sheet
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 _BEFORE = typer.Option(min=0, max=10_000_000, help="H: tokens of the prompt before the step.")
 _REASONING = typer.Option(min=0, max=10_000_000, help="r: tokens of the step's reasoning.")
@@ -70,6 +70,8 @@ def horizon(
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
 ) -> None:
     """How much must still come after a step for forgetting its reasoning to pay."""
+    from rich.console import Console
+
     with told():
         step, rule = Step(before, reasoning, action), given.cache(cache)
         sheets = _sheets(prices, input, cache_read, cache_write)
@@ -114,6 +116,8 @@ def _sheets(
 def _show(
     console: Console, step: Step, rule: CacheRule, compute: list[Compute], bills: list[Bill]
 ) -> None:
+    from rich.text import Text
+
     console.print()
     console.print(Text(_case(step, rule)))
     console.print()
@@ -159,6 +163,9 @@ def _bill_table(rows: list[Bill]) -> Table:
 
 
 def _table(title: str, first: str, *others: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
     table = Table(
         title=title,
         title_justify="left",

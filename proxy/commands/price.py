@@ -9,12 +9,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from proxy import prices
 from proxy.commands.telling import told
@@ -24,6 +21,9 @@ from proxy.core.tariff import Row, Tariff
 from proxy.errors import SettingsError
 from proxy.reading import known_are
 from proxy.settings import load
+
+if TYPE_CHECKING:
+    pass
 
 _MODEL = typer.Option(metavar="NAME", help="The model, as a client asks for it.")
 _PROVIDER = typer.Option(metavar="ID", help="At this provider alone: --providers lists them.")
@@ -88,6 +88,9 @@ def _unknown(model: str, provider: str | None, answer: prices.Answer) -> str:
 
 
 def _print_providers(names: dict[str, str], as_json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     if as_json:
         print(json.dumps(names, indent=2))
         return
@@ -100,6 +103,10 @@ def _print_providers(names: dict[str, str], as_json: bool) -> None:
 
 
 def _print(found: Sequence[Tariff], now: float, as_json: bool) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
     if as_json:
         print(json.dumps([_as_json(one, now) for one in found], indent=2))
         return

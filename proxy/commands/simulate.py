@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from proxy.commands import given
 from proxy.commands.telling import told
+
+if TYPE_CHECKING:
+    pass
 
 _STEPS = typer.Option(min=1, max=500, help="Steps, a request each.")
 _REASONING = typer.Option(min=0, max=1_000_000, help="Tokens of reasoning a step.")
@@ -62,6 +64,8 @@ def simulate(
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """What keeping, dropping and rewriting would cost an agent whose steps are all alike."""
+    from rich.console import Console
+
     # only here: serving has no use for them
     from proxy.commands import one_sheet
     from proxy.replay import simulation

@@ -163,7 +163,7 @@ def _read_thought_out(
     plain = content is None or (type(content) is str and "<think>" not in content[:_OPENING])
     if not (plain and type(calls) is list and all(map(_is_plain_call, calls))):
         return None
-    slot = _thought_literal(body, start, end, thought)
+    slot = _thought_literal(body, start, end, message)
     if slot is None:
         return None
     text = _text_in(content or "")
@@ -199,22 +199,37 @@ def _is_plain_call(call: Any) -> bool:
     return function.keys() == _FUNCTION and all([type(text) is str for text in texts])
 
 
-def _thought_literal(body: bytes, start: int, end: int, thought: Any) -> tuple[int, int] | None:
+_STRINGS_OF_CALL = 9
+# Three keys and two texts, and the two keys and texts of its function.
+
+
+def _thought_literal(
+    body: bytes, start: int, end: int, message: Mapping[str, Any]
+) -> tuple[int, int] | None:
     """Where the literal of `reasoning_content` stands; (0, 0) where it holds nothing, None where
     that is not sure.
 
     The key can stand nowhere else in a message whose inner objects are known by all their keys: in
-    a text its quotes were escaped. Escaped itself, or twice, it is not looked for any further.
+    a text its quotes were escaped. Nor can a key be repeated: that would be one string more.
     """
+    thought = message.get("reasoning_content")
     if thought is None or thought == "":
         return (0, 0)
     at = body.find(_REASONING, start, end)
-    if type(thought) is not str or at < 0 or body.find(_REASONING, at + 1, end) >= 0:
+    if type(thought) is not str or at < 0:
+        return None
+    texts = sum([type(value) is str for value in message.values()])
+    inner = _STRINGS_OF_CALL * len(message.get("tool_calls", ()))
+    if _strings_in(body[start:end]) != len(message) + texts + inner:
         return None
     literal = scan.skip_blank(body, at + len(_REASONING))
-    if not body.startswith(b'"', literal):
-        return None
     return literal, scan.value_end(body, literal)
+
+
+def _strings_in(raw: bytes) -> int:
+    """How many strings stand in a JSON text."""
+    bare = raw.replace(b"\\\\", b"")
+    return (bare.count(b'"') - bare.count(b'\\"')) // 2
 
 
 def read_slowly(
@@ -268,6 +283,8 @@ def _rendered(message: Mapping[str, Any]) -> int:
         size += len(canonical(content))
     for call in calls if isinstance(calls, list) else ():
         size += _CALL_FRAME + _rendered_call(call)
+    if message.get("role") != "assistant":
+        return size
     return size - len(utf8(reasoning.think_in(reasoning.first_text(content))))
 
 

@@ -35,8 +35,9 @@ class Pruned(msgspec.Struct, frozen=True):
     `fresh` counts this turn's new verdicts by their name, `adopted` those of a conversation met in
     mid-life. Steps and bytes are those that hold reasoning; tokens are estimated where the name
     says so. `forbidden` counts new verdicts that the contract did not allow as the policy said
-    them. `done` counts by name what was done to messages beside dropping: `restored`, `moved`,
-    `placeholder`, `arguments`. `missed` counts messages whose reply was looked for in vain.
+    them. `done` counts by name what was done beside dropping: to messages (`restored`, `moved`,
+    `placeholder`, `arguments`), and what was added on purpose (`additions`). `missed` counts
+    messages whose reply was looked for in vain.
     `weighed` is what decided the new verdicts of policy `horizon`.
     """
 

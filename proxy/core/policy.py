@@ -184,33 +184,25 @@ def clamped(
     All or nothing: as the conversation's `standing` verdicts are, so all its steps are; without
     one, only a policy that drops every step may begin to.
     """
-    match drops:
-        case Drops.NEVER:
-            return KEEP
-        case Drops.ALL_OR_NOTHING:
-            first = next(iter(standing), None)
-            if first is not None:
-                return KEEP if first.kind is Kind.KEEP else DROP
-            return DROP if policy.name is Name.DROP and proposed.kind is Kind.DROP else KEEP
-        case Drops.ANY:
-            return proposed
+    if drops is not Drops.ALL_OR_NOTHING:
+        return proposed if drops is Drops.ANY else KEEP
+    first = next(iter(standing), None)
+    if first is not None:
+        return KEEP if first.kind is Kind.KEEP else DROP
+    return DROP if policy.name is Name.DROP and proposed.kind is Kind.DROP else KEEP
 
 
-def carried_out(
-    drops: Drops, steps: int, standing: Mapping[int, Verdict]
-) -> Mapping[int, Verdict]:
+def carried_out(drops: Drops, steps: int, standing: Mapping[int, Verdict]) -> Mapping[int, Verdict]:
     """What may leave of what stands on so many steps, by their index: a conversation may have come
     from another upstream, and two workers may have begun to judge it under two policies.
 
     All or nothing: the first step's verdict goes for all, so that no mixture ever leaves.
     """
-    match drops:
-        case Drops.ANY:
-            return standing
-        case Drops.ALL_OR_NOTHING if 0 in standing and standing[0].kind is not Kind.KEEP:
-            return dict.fromkeys(range(steps), DROP)
-        case _:
-            return dict.fromkeys(standing, KEEP)
+    if drops is Drops.ANY:
+        return standing
+    if drops is Drops.ALL_OR_NOTHING and standing.get(0, KEEP).kind is not Kind.KEEP:
+        return dict.fromkeys(range(steps), DROP)
+    return dict.fromkeys(standing, KEEP)
 
 
 def _fraction(said: bytes) -> Decimal:

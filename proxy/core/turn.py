@@ -73,9 +73,6 @@ class Carry:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Carry)
 
-    def __hash__(self) -> int:
-        return 0
-
 
 class Known(msgspec.Struct, frozen=True):
     """What was read of a body, up to the end of its last message: a later one may begin so."""

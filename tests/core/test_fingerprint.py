@@ -373,3 +373,29 @@ def test_a_message_read_the_fast_way_is_what_the_slow_way_makes_of_it(
 
     decoded = chat.exact(body[1:-1])
     assert fingerprint.read_slowly(body, 1, len(body) - 1, b"b" * 16, decoded) == fast
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"role":"assistant","reasoning_content":"a","reasoning\\u005fcontent":"b"}',
+        b'{"role":"assistant","reasoning_content":5,"reasoning\\u005fcontent":"b"}',
+        b'{"role":"assistant","reasoning_content":"a","reasoning_content":"b"}',
+        b'{"role":"assistant","content":"a","content":"b","reasoning_content":"\\\\\\"a"}',
+        b'{"role":"assistant","role":"assistant","reasoning_content":"a"}',
+    ],
+)
+def test_a_message_that_repeats_a_key_keeps_its_reasoning(raw: bytes) -> None:
+    assert () == read(raw).edits
+
+
+@pytest.mark.parametrize("text", ["a", '"', "\\", '\\"', '\\\\"', '"reasoning_content":"b"'])
+def test_a_thought_is_found_whatever_is_quoted(text: str) -> None:
+    for content in ("said", text):
+        message = {"role": "assistant", "reasoning_content": text, "content": content}
+        raw = json.dumps(message, separators=(",", ":")).encode()
+
+        left = json.loads(chat.apply(raw, read(raw).edits))
+
+        assert {**message, "reasoning_content": ""} == left
+        assert read(raw) == fingerprint.read_slowly(raw, 0, len(raw), BEFORE, chat.exact(raw))

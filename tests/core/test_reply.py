@@ -22,6 +22,7 @@ from proxy.core.reply import (
     MOST_ITEMS,
     MOST_MEMBERS,
     MOST_ODD,
+    MOST_TEXT,
     MOST_VALUES,
     Decoder,
     Seen,
@@ -558,3 +559,58 @@ def test_what_came_so_far_is_told_while_more_may_come() -> None:
     assert "Done" == reader.so_far().text
     reader.feed(b'ta":{"content":"."},"index":0}]}\n\n')
     assert "Done." == reader.finish().text
+
+
+def kept_of(*details: Any) -> bytes:
+    """What is kept of details that came event by event."""
+    return stream(streamed(*({"reasoning_details": items} for items in details))).details
+
+
+DETAIL = {"type": "reasoning.text", "index": 0, "text": "a"}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        # A piece without a word of its own keeps what stands; one with another takes its place.
+        (
+            [[{**DETAIL, "format": "x"}], [{**DETAIL, "text": None, "format": None}]],
+            {"format": "x"},
+        ),
+        ([[DETAIL], [{**DETAIL, "text": "b", "format": "y"}]], {"text": "ab", "format": "y"}),
+        ([[{"type": "t", "text": "a"}], [{"type": "t", "text": "b"}]], {"type": "t", "text": "ab"}),
+    ],
+)
+def test_pieces_of_one_item_are_put_together(pieces: Any, expected: dict[str, Any]) -> None:
+    (item,) = json.loads(kept_of(*pieces))
+
+    assert expected.items() <= item.items()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{**DETAIL, "index": 1}, {**DETAIL, "id": "b"}, {**DETAIL, "type": "reasoning.summary"}],
+)
+def test_pieces_of_another_item_are_not(other: dict[str, Any]) -> None:
+    assert [DETAIL, other] == json.loads(kept_of([DETAIL], [other]))
+    kinds = [{"type": "a", "text": "x"}, {"type": "b", "text": "y"}]
+    assert kinds == json.loads(kept_of(kinds[:1], kinds[1:]))
+
+
+SEAL = {"type": "reasoning.encrypted", "index": 0, "data": "x" * (MOST_TEXT // 3)}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [[DETAIL, "no item"]],
+        [[DETAIL, "no item"], [DETAIL]],
+        [[{**DETAIL, "text": "\ud83d"}]],
+        [[SEAL]] * 3,
+        [[SEAL]] * 4,
+    ],
+    ids=["odd", "odd, then more", "no Unicode", "too much", "too much, then more"],
+)
+def test_of_details_that_are_not_whole_nothing_is_kept(pieces: list[list[Any]]) -> None:
+    assert b"" == kept_of(*pieces)
+    assert b"" != kept_of([SEAL], [SEAL])

@@ -168,6 +168,14 @@ def test_keep_latest_counts_from_the_end() -> None:
     )
 
 
+def test_nothing_is_forgotten_for_a_horizon_that_nobody_knows() -> None:
+    rule = policy.parse("horizon")
+
+    proposal = turn.propose(read(*HISTORY), rule, Judge(), lambda _: False)
+
+    assert {KEEP} == {*proposal.values()}
+
+
 def test_random_looks_at_what_was_said_and_not_at_the_scope() -> None:
     text, rule = body(*HISTORY), policy.parse("random:0.5")
     one, two = turn.read(text, SCOPE), turn.read(text, b"t" * 16)

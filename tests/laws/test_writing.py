@@ -469,7 +469,7 @@ def talk(count: int) -> list[Generated]:
         ("openrouter-claude", "drop", [0, 1, 1, 1]),
         ("openrouter-claude", "keep", [0, 0, 0, 0]),
         ("openrouter-claude-bound", "drop", [0, 0, 0, 0]),
-        ("openrouter-claude-bound", "keep_latest:1", [0, 0, 1, 1]),
+        ("openrouter-claude-bound", "keep_latest:1", [0, 1, 1, 1]),
         ("openrouter", "drop", [0, 0, 0, 0]),
     ],
 )
