@@ -42,12 +42,14 @@ _CUT_SECONDS = 2.0
 
 
 @asynccontextmanager
-async def opened(settings: Settings, folder: Path | None = None) -> AsyncIterator[Doors]:
+async def opened(
+    settings: Settings, folder: Path | None = None, tell: Callable[[str], None] | None = None
+) -> AsyncIterator[Doors]:
     """The doors, open; closed again at the end. `folder` is where the workers leave their
     numbers.
     """
     with _log(settings.log) as log:
-        doors = _doors(settings, folder, log)
+        doors = _doors(settings, folder, log, tell or _say)
         await doors.upstream.open()
         await doors.ledger.open()
         try:
@@ -74,7 +76,9 @@ async def opened(settings: Settings, folder: Path | None = None) -> AsyncIterato
             doors.observer.leave()
 
 
-def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doors:
+def _doors(
+    settings: Settings, folder: Path | None, log: BinaryIO | None, tell: Callable[[str], None]
+) -> Doors:
     metrics = settings.metrics
     observer = Observer(folder, log, metrics.model_labels, metrics.key_labels, metrics.gen_ai)
     ledger = _ledger(settings)
@@ -91,7 +95,7 @@ def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doo
             **{k.alias: artifact_rules(settings, k) for k in settings.keys},
         },
         contracts=contracts.Contracts(settings),
-        prices=Prices(settings, _say),
+        prices=Prices(settings, tell),
         memo=Memo(secrets.randbits(63), settings.max_body_bytes),
         forms=Forms(secrets.randbits(63)),
         ledger=ledger,
@@ -100,7 +104,7 @@ def _doors(settings: Settings, folder: Path | None, log: BinaryIO | None) -> Doo
         clock=time.time,  # noqa: TID251  (the composition root: here the clock is handed out)
         ticks=time.perf_counter,
         new_id=lambda: f"{start}-{next(numbers):x}",
-        tell=_say,
+        tell=tell,
         state=State(),
     )
 
@@ -228,13 +232,15 @@ async def _cut(servers: Sequence[uvicorn.Server]) -> None:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[tuple[str, str]]:
+async def running(
+    settings: Settings, tell: Callable[[str], None] | None = None
+) -> AsyncIterator[tuple[str, str]]:
     """One worker inside this process until the block ends: both addresses. Signals are not
-    touched.
+    touched. What it has to tell goes to `tell`, else to stderr.
     """
     there = settings.admin
     with bound(settings.host, settings.port) as main, bound(there.host, there.port) as admin:
-        async with opened(settings) as doors, serving(doors, main, admin):
+        async with opened(settings, None, tell) as doors, serving(doors, main, admin):
             yield _address(main), _address(admin)
 
 

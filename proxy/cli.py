@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -163,8 +164,10 @@ def demo(
     from proxy.replay import demo_report
 
     names = demonstration.POLICIES
+    # Its prices are its own, so that nobody has to be told that none is known.
+    proxy = partial(app.running, tell=lambda line: None)
     with told(), _progress(len(names) * (steps + 1), not as_json) as tick:
-        runs = asyncio.run(demonstration.measure(app.running, steps, seed, time.monotonic, tick))
+        runs = asyncio.run(demonstration.measure(proxy, steps, seed, time.monotonic, tick))
     if as_json:
         print(json.dumps(demo_report.as_json(runs, steps, seed), indent=2))
     else:

@@ -46,7 +46,10 @@ class _Guard:
         if credential is None and not token:
             return None
         if credential is None:
-            raise KeyUnknown("send the admin token, or the key whose conversations you want")
+            raise KeyUnknown(
+                "send the admin token, or the key whose conversations you want: "
+                "Authorization: Bearer …"
+            )
         return self._doors.keyring.caller(dict(request.headers.raw), trusted=False).scope
 
     def _signed_in(self, request: Request, token: str | None) -> session.Pass | None:

@@ -4,6 +4,8 @@ every turn of a conversation.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from msgspec.structs import replace
 from xxhash import xxh3_128_digest
 
@@ -13,8 +15,11 @@ from proxy.core.form import Shape, Wire
 from proxy.core.replies import Reply
 from proxy.core.verdict import Kind
 
-_MOST = 4_000
-"""Forms that are remembered. One holds the reasoning that it puts back, some KB."""
+MOST_BYTES = 8 << 20
+"""What all forms may hold: texts that are put in, and what they are known by."""
+_LARGEST = 64 * 1024
+"""One that holds more is worked out each time."""
+_FORM = 600
 _MOST_WIRES = 1_000
 _Key = tuple[bytes, Kind, Reply | None, Wire]
 
@@ -24,7 +29,8 @@ class Forms:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._found: dict[_Key, Shape | None] = {}
+        self._found: OrderedDict[_Key, tuple[Shape | None, int]] = OrderedDict()
+        self._held = 0
         self._wires: dict[bytes, Wire] = {}
 
     def wire(self, raw: bytes) -> Wire:
@@ -42,13 +48,27 @@ class Forms:
         """As `form.shape` gives it."""
         raw = body[message.start : message.end]
         key = (xxh3_128_digest(raw, self._seed), kind, reply, wire)
-        if key not in self._found:
-            if len(self._found) >= _MOST:
-                self._found.clear()
+        known = self._found.get(key)
+        if known is not None:
+            self._found.move_to_end(key)
+            shape = known[0]
+        else:
             apart = replace(message, start=0, end=len(raw))
-            self._found[key] = form.shape(raw, apart, kind, reply, wire)
-        shape = self._found[key]
+            shape = form.shape(raw, apart, kind, reply, wire)
+            self._keep(key, shape)
         return shape and _at(shape, message.start)
+
+    def _keep(self, key: _Key, shape: Shape | None) -> None:
+        weight = _FORM + sum(len(edit.text) + _EDIT for edit in shape.edits) if shape else _FORM
+        if weight > _LARGEST:
+            return
+        self._found[key] = (shape, weight)
+        self._held += weight
+        while self._held > MOST_BYTES:
+            self._held -= self._found.popitem(last=False)[1][1]
+
+
+_EDIT = 100
 
 
 def _at(shape: Shape, place: int) -> Shape:

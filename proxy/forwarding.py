@@ -8,9 +8,10 @@ same upstream and model.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from proxy.core.reply import Decoder
 from proxy.core.wire import chat as wire
 from proxy.cycle import Client
 from proxy.doors import Doors
-from proxy.errors import UpstreamUnreachable
+from proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from proxy.keys import Caller
 from proxy.prune import Decided, Pruning, sealed
 from proxy.settings import UpstreamSettings
@@ -35,6 +36,8 @@ from proxy.upstream import Reply
 
 LARGEST_ERROR = 64 * 1024
 """Bytes of an error body that are read to learn what was refused."""
+ERROR_SECONDS = 2.0
+"""Seconds for an error body to come; what has not come by then is relayed as it comes."""
 REFUSAL_HOLDS = 3600.0
 """Seconds for which an upstream that refused to report a stream's usage is not asked again."""
 _REFUSALS = frozenset({400, 422})
@@ -104,16 +107,34 @@ async def forward(
         return reply, first.asks
     refused = await Refused.read(reply)
     async with _closed_if_left(refused):
-        mend = await _mend(doors, account, first, refused)
+        mend = await _mend(doors, account, first, refused) if refused.is_whole else None
     if mend is None:
         return refused, first.asks
-    await refused.aclose()
     account.retried = True
-    reply = await _sent(doors, account, caller, request, mend.ready)
-    if 200 <= reply.status < 300:
-        async with _closed_if_left(reply):
+    again = await _again(doors, account, caller, request, mend.ready)
+    if again is None:
+        account.status = refused.status
+        return refused, first.asks
+    if 200 <= again.status < 300:
+        async with _closed_if_left(again):
             await _learn(doors, mend)
-    return reply, mend.ready.asks
+    return again, mend.ready.asks
+
+
+async def _again(
+    doors: Doors, account: Account, caller: Caller, request: Request, mended: Ready
+) -> Reply | None:
+    """The reply to the mended request; None where the upstream is in trouble over it: the client
+    gets the refusal then, which it knows better than to repeat.
+    """
+    try:
+        reply = await _sent(doors, account, caller, request, mended, repeatable=False)
+    except (UpstreamUnreachable, UpstreamTimeout):
+        return None
+    if reply.status < 500:
+        return reply
+    await reply.aclose()
+    return None
 
 
 @asynccontextmanager
@@ -127,13 +148,19 @@ async def _closed_if_left(reply: Reply | Refused) -> AsyncIterator[None]:
 
 
 async def _sent(
-    doors: Doors, account: Account, caller: Caller, request: Request, one: Ready
-) -> Reply:
+    doors: Doors, account: Account, caller: Caller, request: Request, one: Ready,
+    repeatable: bool = True,
+) -> Reply:  # fmt: skip
     url = paths.url_for(one.up.url, request.path, request.query)
     headers = _chat_headers(request, caller, one)
     reply = await answered(
         await doors.upstream.send(
-            doors.targets[one.up.name], request.method, url, headers, one.body, repeatable=True
+            doors.targets[one.up.name],
+            request.method,
+            url,
+            headers,
+            one.body,
+            repeatable=repeatable,
         )
     )
     account.status = reply.status
@@ -247,14 +274,21 @@ class Refused:
     async def read(cls, reply: Reply) -> Refused:
         pieces: list[bytes] = []
         try:
-            async for chunk in reply.chunks:
-                pieces.append(chunk)
-                if sum(map(len, pieces)) > LARGEST_ERROR:
-                    break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ERROR_SECONDS):
+                    async for chunk in reply.chunks:
+                        pieces.append(chunk)
+                        if sum(map(len, pieces)) > LARGEST_ERROR:
+                            break
         except BaseException:
             await reply.aclose()
             raise
         return cls(reply, pieces)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it has come, so that nothing is lost when another is asked for."""
+        return self._reply.ended == "complete"
 
     def text(self) -> str:
         """What it says, without its content coding and the marks of texts within texts; empty where

@@ -4,7 +4,6 @@ price list.
 
 from __future__ import annotations
 
-import math
 import tomllib
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,12 +14,19 @@ from proxy.reading import Kind, Reading, Spot, text, wanted
 
 
 def _price(value: Any) -> Decimal:
-    if isinstance(value, Decimal) and value.is_finite() and value >= 0:
-        return value
-    if type(value) is int and value >= 0:
+    if isinstance(value, Decimal) and value.is_finite() and 0 <= value <= _HIGHEST:
+        exponent = value.as_tuple().exponent
+        if isinstance(exponent, int) and exponent >= -_DIGITS:
+            return value
+    if type(value) is int and 0 <= value <= _HIGHEST:
         return Decimal(value)
-    shown = float(value) if isinstance(value, Decimal) and math.isfinite(value) else value
-    raise wanted(shown, "dollars a million tokens, 0 or more")
+    small = isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < 15
+    shown = float(value) if small else str(value)[:40] if isinstance(value, Decimal) else value
+    raise wanted(shown, "dollars a million tokens, 0 to 1,000,000, with at most 12 decimals")
+
+
+_HIGHEST = 1_000_000
+_DIGITS = 12
 
 
 Price = Annotated[Decimal, Kind(_price)]
@@ -80,6 +86,6 @@ def read(file: Path | None) -> tuple[tuple[PriceRow, ...], list[str]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         return (), [f"{file}: cannot be read: {reason}"]
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         return (), [f"{file}: is not TOML: {error}"]
     return reading.table(PriceFile, raw, Spot()).prices, reading.complaints

@@ -83,10 +83,19 @@ def _table_of(cls: Callable[..., T], kinds: Mapping[str, Kind], *needed: str) ->
     return Kind(accept)
 
 
+# What says how a request is framed, who sends it and what is wanted is nobody's to override.
+_OWN_MEMBERS = frozenset(
+    {"messages", "model", "stream", "stream_options", "n", "tools", "tool_choice", "max_tokens",
+     "max_completion_tokens", "response_format"}
+)  # fmt: skip
+
+
 def _preserve(value: Any) -> msgspec.Raw:
     """JSON by top-level member."""
     if not isinstance(value, Mapping):
         raise wanted(value, "a table of what is added to a request")
+    if owned := sorted(_OWN_MEMBERS & value.keys()):
+        raise wanted(", ".join(owned), "members that only this sets")
     try:
         # Not orjson, which writes a date as a text.
         return msgspec.Raw(json.dumps(value, separators=(",", ":"), allow_nan=False).encode())
@@ -105,7 +114,7 @@ def _regex(value: Any) -> str:
         raise wanted(value, "a regular expression")
     try:
         re.compile(value, re.IGNORECASE)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"got {shown(value)}; wanted a regular expression: {error}") from None
     return value
 
@@ -117,8 +126,23 @@ _DATE = text("a date as 2026-11 or 2026-11-30", r"\d{4}-\d{2}(-\d{2})?")
 _ERROR = {"error": Kind(_regex), "remedy": _enum(Remedy)}
 _PATTERN = _table_of(Pattern, _ERROR, "error", "remedy")
 _RULE = {"reuse": _enum(Reuse), "block": whole(1), "minimum": whole(0), "ttl": SECONDS}
-_MEMBER = text("the name of a member of the body", r"\S+")
-_HEADER = text("a header name in lower case", r"[a-z0-9!#$%&'*+.^_`|~-]+")
+_OWN_HEADERS = (
+    r"(?!content-|accept|transfer-encoding|connection|host$|expect|upgrade|te$|trailer|keep-alive"
+    r"|proxy-|authorization|api-key|x-api-key|cookie)"
+)
+
+
+def _member(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"\S+", value) or value in _OWN_MEMBERS:
+        raise wanted(value, "the name of a member of the body that only this sets")
+    return value
+
+
+_MEMBER = Kind(_member)
+_HEADER = text(
+    "a header name in lower case, none that frames a request or says who sends it",
+    _OWN_HEADERS + r"[a-z0-9!#$%&'*+.^_`|~-]+",
+)
 _OF_MODEL: Mapping[str, Kind] = {
     "models": _NAMES,
     "requires": _enum(Requires),
@@ -213,7 +237,7 @@ class _Rows:
             self.complaints.append(f"{file}: cannot be read: {error.strerror}")
         except UnicodeDecodeError:
             self.complaints.append(f"{file}: cannot be read: it is not UTF-8")
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             self.complaints.append(f"{file}: is not TOML: {error}")
         return {}
 

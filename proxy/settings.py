@@ -139,7 +139,7 @@ def _regex(value: Any) -> str:
         raise wanted(value, "a regular expression")
     try:
         re.compile(value)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"got {shown(value)}; wanted a regular expression: {error}") from None
     return value
 
@@ -641,7 +641,7 @@ def _from_file(file: Path | None, reading: Reading) -> dict[str, Any] | None:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         reading.complain(Spot(), f"cannot be read: {reason}", str(file))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         reading.complain(Spot(), f"is not TOML: {error}", str(file))
     return None
 

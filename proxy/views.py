@@ -29,13 +29,20 @@ LATEST = "latest"
 _MOST = 1_000
 
 
+_NONE_YET = "no conversation yet: point an agent at the proxy"
+_STORE_AWAY = "the store does not answer, so no conversation can be shown; is Redis running?"
+
+
 def resolved(ask: Callable[..., Json], name: str) -> str:
     """The id behind what was typed: all of an id, its beginning, or `latest`. Raises Unanswered."""
     wanted = name.strip().lower()
     if len(wanted) == 32:
         return wanted
-    rows = ask("/lethe/conversations", limit=_MOST)["conversations"]
+    told = ask("/lethe/conversations", limit=_MOST)
+    rows = told["conversations"]
     found = [it["id"] for it in rows if wanted == LATEST or it["id"].startswith(wanted)]
+    if not rows:
+        raise Unanswered(_NONE_YET if told["ledger"] == "up" else _STORE_AWAY)
     if not found:
         raise Unanswered(f"no conversation {plain.line(name)[:64]!r}; lethe top lists them")
     if wanted != LATEST and len(found) > 1:

@@ -10,9 +10,11 @@ forget.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
 
 from proxy.core.contract import Contract
 from proxy.core.horizon import (
@@ -94,13 +96,20 @@ class Weigher:
 
     def _bytes(self, end: int, kept: bool) -> int:
         """Of the prompt before a message: as the policy of the time had it, or all kept."""
-        gone = set()
-        if not kept:
-            dropped = (at for at, it in self._standing.items() if it.kind is not Kind.KEEP)
-            gone = {self._turn.steps[at].first for at in dropped}
-        rows = enumerate(self._turn.messages[:end])
-        sizes = (row.dropped.size if at in gone else row.kept.size for at, row in rows)
-        return sum(element.size for element in self._front) + sum(sizes)
+        return self._sums[kept][end]
+
+    @cached_property
+    def _sums(self) -> Mapping[bool, Sequence[int]]:
+        """The bytes before each message, and before the end: all kept, and as it was sent."""
+        dropped = (at for at, it in self._standing.items() if it.kind is not Kind.KEEP)
+        gone = {self._turn.steps[at].first for at in dropped}
+        front, rows = sum(element.size for element in self._front), self._turn.messages
+        whole = [row.kept.size for row in rows]
+        sent = [row.dropped.size if at in gone else row.kept.size for at, row in enumerate(rows)]
+        return {
+            True: list(accumulate(whole, initial=front)),
+            False: list(accumulate(sent, initial=front)),
+        }
 
     def _terms(self, step: Step) -> Terms | Lacks:
         own, rule = self._doors.settings.horizon, self._contract.cache

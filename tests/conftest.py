@@ -7,6 +7,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# What is printed is as wide as eighty columns, however wide the terminal is.
+os.environ["COLUMNS"] = "80"
+
 settings.register_profile(
     "ci", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from proxy import forms as rooms
 from proxy.core import fingerprint, form
 from proxy.core.fingerprint import Message
@@ -56,16 +54,24 @@ def test_a_form_is_of_one_message_verdict_reply_and_wire() -> None:
         assert expected == forms.shape(body, message, *one[1:])
 
 
-@pytest.mark.parametrize("count", [rooms._MOST + 10])
-def test_forms_are_let_go_before_they_are_too_many_and_stay_right(count: int) -> None:
+def test_forms_hold_no_more_than_they_may_and_the_latest_stay() -> None:
     forms = Forms(7)
-    for at in range(count):
+    thought = "why " * 8_000
+    for at in range(rooms.MOST_BYTES // len(thought) + 10):
         body, message = read(b'{"role":"assistant","n":%d}' % at)
-        assert forms.shape(body, message, Kind.KEEP, None, RESTORES) is None
+        reply = Reply("reasoning_content", thought)
+        assert forms.shape(body, message, Kind.KEEP, reply, RESTORES) is not None
 
-    assert rooms._MOST >= len(forms._found)
-    body, message = read(assistant())
-    assert forms.shape(body, message, Kind.KEEP, WAS, RESTORES) is not None
+    assert rooms.MOST_BYTES >= forms._held > rooms.MOST_BYTES // 2
+    assert forms._held == sum(weight for _, weight in forms._found.values())
+
+
+def test_a_form_that_is_very_large_is_worked_out_and_not_held() -> None:
+    forms, (body, message) = Forms(7), read(assistant())
+    reply = Reply("reasoning_content", "why " * 100_000)
+
+    assert forms.shape(body, message, Kind.KEEP, reply, RESTORES) is not None
+    assert 0 == len(forms._found)
 
 
 def test_a_pinned_wire_is_read_once_and_wires_are_bounded() -> None:

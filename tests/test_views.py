@@ -139,7 +139,7 @@ async def test_an_empty_proxy_says_what_to_do(proxy: Running) -> None:
 
     assert "point an agent at the proxy" in shown
     assert (1, "") == (latest.exit_code, latest.stdout)
-    assert "no conversation 'latest'" in latest.stderr
+    assert "no conversation yet: point an agent at the proxy" in latest.stderr
 
 
 async def test_what_is_unknown_is_a_dash() -> None:

@@ -49,6 +49,8 @@ def contracts(
     """What providers and engines allow and do; with --upstream, which contract it gets and why."""
     with told():
         settings = load({}, os.environ, config, serving=False)
+        if upstream is None and model:
+            raise SettingsError("--model: it needs --upstream URL, where that model is served")
         if upstream is None:
             _print_table(Contracts(settings), as_json)
         else:

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from proxy.commands import given, sheets
 from proxy.core.operations import Price
-from proxy.errors import SettingsError
+from proxy.errors import ProxyError, SettingsError
 from proxy.replay import parquet, plots, plots_replay, replay_report, sweep, work
 from proxy.replay.arms import Arms
 from proxy.replay.comparison import changes
@@ -56,6 +56,18 @@ class Asked:
     as_markdown: bool
 
 
+_TAKEN = (
+    "what can be read: `lethe show ID --messages --json`, mini-swe-agent's .traj.json, OpenAI "
+    "message lists, JSON Lines of requests with response and usage"
+)
+
+
+class Unreplayable(ProxyError):
+    """None of the files holds a session; the message says why and what would be one."""
+
+    code = "unreplayable"
+
+
 def run(asked: Asked) -> None:
     """Raises SettingsError for what cannot be used, Interrupted where a process ended."""
     axes = _axes(asked)
@@ -68,6 +80,10 @@ def run(asked: Asked) -> None:
     found = sources(files)
     plan = learned(plan, found.chunks)
     totals, gathered = _worked(plan, found, work.digest_of(plan, files), asked)
+    if not totals.sessions:
+        raise Unreplayable(
+            "\n".join(["no session was read", *replay_report.skipped(totals), _TAKEN])
+        )
     it = _report(totals, gathered, axes, price, premium, asked.seed)
     for path in _drawn(asked.plot, it) if asked.plot else ():
         Console(stderr=True).print(f"drawn: {path}", markup=False, highlight=False)

@@ -151,9 +151,30 @@ def shape(
         rows = reasoning.members(body, message.start, message.end)
         decoded = chat.exact(body[message.start : message.end])
         draft = _Draft(body, message, rows, decoded, wire)
-        return draft.dropped() if kind is Kind.DROP else draft.kept(reply)
+        if kind is Kind.DROP:
+            return draft.dropped()
+        return draft.kept(reply if reply is not None and echoes(decoded, reply) else None)
     except (scan.Odd, ValueError):
         return None
+
+
+def echoes(message: Mapping[str, Any], reply: Reply) -> bool:
+    """Whether the calls of a message say what the reply's do, where both have as many. Ids repeat:
+    two replies to one history may bear the same, and what the one thought is not the other's.
+    """
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list) or len(calls) != len(reply.arguments):
+        return True
+    texts = [_arguments_of(call) for call in calls]
+    return all(
+        isinstance(text, str) and (text == own or _say_the_same(text, own))
+        for text, own in zip(texts, reply.arguments, strict=True)
+    )
+
+
+def _arguments_of(call: Any) -> Any:
+    inner = call.get("function") or call.get("custom") if isinstance(call, dict) else None
+    return inner.get("arguments", inner.get("input")) if isinstance(inner, dict) else None
 
 
 class _Draft:
@@ -385,12 +406,12 @@ class _Draft:
         if len(places) != len(reply.arguments):
             return
         for (start, end, came), text in zip(places, reply.arguments, strict=True):
-            if came != text and _say_the_same(came, text):
+            if came != text:
                 self._inner.append(Edit(start, end, chat.literal(text)))
                 self._did.append("arguments")
 
     def _argument_literals(self) -> list[tuple[int, int, str]]:
-        """Where each call's argument text stands, and what it says."""
+        """Where the argument text of each call of a function stands, and what it says."""
         calls, found = self._rows["tool_calls"], []
         for start, end in chat.elements(self._body, calls.start, calls.end):
             for outer in reasoning.members(self._body, start, end):
@@ -398,8 +419,7 @@ class _Draft:
                     for inner in reasoning.members(self._body, outer.start, outer.end):
                         if inner.key == "arguments":
                             text = chat.decode(self._body[inner.start : inner.end])
-                            if isinstance(text, str):
-                                found.append((inner.start, inner.end, text))
+                            found.append((inner.start, inner.end, text))
         return found
 
     # What comes of it.
@@ -420,11 +440,12 @@ class _Draft:
             self._values["content"] = self._with_part()
         content = self._rows.get("content") if "content" in self._values else None
         edits = [e for e in self._inner if not _within(e, content)]
-        for key, value in self._values.items():
-            if (row := self._rows.get(key)) is not None and self._body[
-                row.start : row.end
-            ] != value:
-                edits.append(Edit(row.start, row.end, value))
+        there = [(row, self._values[key]) for key, row in self._rows.items() if key in self._values]
+        edits += [
+            Edit(row.start, row.end, value)
+            for row, value in there
+            if self._body[row.start : row.end] != value
+        ]
         gone = [key in self._gone and key not in self._values for key in self._rows]
         edits += reasoning.removed([(row.at, row.end) for row in self._rows.values()], gone)
         added = [key for key in self._values if key not in self._rows]

@@ -239,7 +239,8 @@ def _error_in(value: dict[str, Any]) -> str:
     return _code_in(value) if isinstance(value.get("message"), str) else ""
 
 
-_code = re.compile(r"[A-Za-z0-9][\w .:/-]{0,63}", re.ASCII)
+# A word, not a sentence: what an upstream says in words may be what was said to it.
+_code = re.compile(r"[A-Za-z0-9][\w.:/-]{0,63}", re.ASCII)
 
 
 def _code_in(error: Any) -> str:

@@ -70,7 +70,7 @@ def _cipher(key: str) -> tuple[_Cipher, type[Exception]]:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as missing:
         raise SettingsError(
-            "encryption at rest needs the extra: pip install 'lethe-proxy[encryption]'"
+            "encryption at rest needs the extra: python -m pip install cryptography"
         ) from missing
     return AESGCM(_key_bytes(key)), InvalidTag
 

@@ -36,7 +36,7 @@ _NUMBERS = (
 def usable(path: Path) -> None:
     """Raises SettingsError where no such file can be written, before any work is done."""
     if find_spec("pyarrow") is None:
-        raise SettingsError("Parquet needs pyarrow: pip install 'lethe-proxy[parquet]'")
+        raise SettingsError("Parquet needs pyarrow: python -m pip install pyarrow")
     if not path.parent.is_dir():
         raise SettingsError(f"--out {path}: its folder does not exist")
 

@@ -47,7 +47,7 @@ def usable(file: Path) -> None:
     if not file.parent.is_dir():
         raise SettingsError(f"plot {file}: its folder does not exist")
     if find_spec("matplotlib") is None:
-        raise SettingsError("plots need matplotlib: pip install 'lethe-proxy[plots]'")
+        raise SettingsError("plots need matplotlib: python -m pip install matplotlib")
 
 
 def lines(

@@ -77,14 +77,14 @@ def _basis(it: Totals) -> Iterator[str]:
     )
     if it.unread:
         yield f"Left out: {it.unread:,} requests whose bodies cannot be read."
-    yield from _skipped(it)
+    yield from skipped(it)
 
 
 _NAMED = 5
 """Of what was skipped, so many places are named to people."""
 
 
-def _skipped(it: Totals) -> Iterator[str]:
+def skipped(it: Totals) -> Iterator[str]:
     if not it.skips.count:
         return
     yield f"Skipped: {it.skips.count:,}."

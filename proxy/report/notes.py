@@ -16,7 +16,8 @@ def notes(it: Report) -> list[str]:
     """What has to be known to read the numbers."""
     unpriced = sum(row.unpriced for row in it.arms)
     missing = (
-        f" {plain.count(unpriced)} requests have no price and are in no bill (lethe price --model)."
+        f" {plain.count(unpriced)} requests have no price and are in no bill "
+        "(set priced_as of the upstream, or a [[price]] table; lethe price --providers)."
         if unpriced
         else ""
     )

@@ -284,6 +284,8 @@ def test_what_is_kept_leaves_as_it_was_generated_in_every_carrier_that_is_read(c
     reply, wire = case.reply, case.wire
     if reply is None or not reply.reasoning or not wire.restores or case.is_odd or case.is_sealed:
         return
+    if not form.echoes(chat.exact(case.came.raw), reply):
+        return
     out = chat.exact(case.left())
     text = reasoning.think_in(reply.reasoning) if reply.carrier == "think" else reply.reasoning
 
@@ -647,6 +649,7 @@ ODD_CALLS = [
     [{**CALL, "function": {"name": "bash", "arguments": {"a": 1}}}],
     [{**CALL, "function": {"name": "bash"}}],
     [{"id": "c0"}],
+    [{"id": "c0", "type": "custom", "custom": {"name": "bash", "input": '{"a": 1}'}}],
     [5],
 ]
 
@@ -846,3 +849,17 @@ def test_a_plain_wire_changes_nothing_that_a_drop_does_not(case: Case) -> None:
     assert wire.is_plain
     assert not case.wire.is_plain or not case.wire.reads
     assert form.is_plain(message, case.kind is Kind.DROP, wire)
+
+
+def test_a_reply_that_called_otherwise_is_another_one() -> None:
+    """Two samples of one history may bear the same ids: neither gets what the other thought."""
+    call = {"id": "functions.bash:0", "type": "function"}
+    messages = [
+        {"tool_calls": [{**call, "function": {"name": "bash", "arguments": text}}]}
+        for text in ('{"cmd":"ls 1"}', '{"cmd": "ls 1"}', '{"cmd":"ls 2"}')
+    ]
+    reply = Reply("reasoning_content", "why", b"", ('{"cmd":"ls 1"}',))
+
+    assert [True, True, False] == [form.echoes(message, reply) for message in messages]
+    assert form.echoes({"tool_calls": messages[0]["tool_calls"] * 2}, reply)
+    assert form.echoes({}, reply)

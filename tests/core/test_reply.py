@@ -340,7 +340,7 @@ def test_a_body_that_is_no_object_shows_nothing(body: bytes) -> None:
         ({"type": "error", "error": {"type": "overloaded_error"}}, "overloaded_error"),
         ([{"error": {"code": 400, "status": "INVALID_ARGUMENT"}}], "INVALID_ARGUMENT"),
         ({"object": "error", "message": "m", "type": "BadRequestError"}, "BadRequestError"),
-        ({"code": 400, "message": "m", "type": "Bad Request"}, "Bad Request"),
+        ({"code": 400, "message": "m", "type": "Bad Request"}, "400"),
         ({"__type": "ThrottlingException", "message": "m"}, "ThrottlingException"),
         ({"detail": "only words"}, "error"),
         ({"detail": [{"type": "missing", "msg": "m"}]}, "missing"),

@@ -266,7 +266,8 @@ class Scene:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     def counted(self, name: str) -> dict[tuple[str, ...], float]:
-        return dict(self.proxy.doors.observer.counts.numbers[name])
+        numbers = self.proxy.doors.observer.counts.numbers[name]
+        return {labels: count for labels, count in numbers.items() if count}
 
 
 async def ask(
@@ -453,6 +454,9 @@ async def test_what_does_not_help_is_tried_once_and_the_second_answer_passes(
 
 @pytest.mark.parametrize("status", [401, 429, 500, 503])
 async def test_another_failure_is_no_sign_that_it_helped(tmp_path: Path, status: int) -> None:
+    """An upstream in trouble over the mended request: the client gets the refusal, since it would
+    only repeat the other.
+    """
     strict = Strict(lacks, openai(refusals.V4_MISSING))
 
     def fails(came: Came) -> Answer:
@@ -462,7 +466,8 @@ async def test_another_failure_is_no_sign_that_it_helped(tmp_path: Path, status:
     async with before(fails, tmp_path) as scene:
         replies = [await scene.ask(steps(1, first)) for first in ("a", "b")]
 
-    assert [status] * 2 == [reply.status_code for reply in replies]
+    told = 400 if status >= 500 else status
+    assert [told] * 2 == [reply.status_code for reply in replies]
     assert 2 == strict.refused
 
 

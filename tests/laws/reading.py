@@ -164,7 +164,7 @@ def rendered(message: Any) -> Any:
         for key, value in message.items()
         if key not in BOOKKEEPING and key != "content" and value not in (None, "", [])
     }
-    return {**rest, "content": _bare(content) or ""}
+    return {**rest, "content": "" if content in (None, "", []) else _bare(content)}
 
 
 def _is_text(part: Any) -> bool:
