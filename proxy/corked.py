@@ -28,10 +28,11 @@ class Corked:
         if not data:
             return
         if not self._parts:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._parts.append(data)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Let it leave now; whether the other side takes it is known only then."""
         parts, self._parts = self._parts, []
         if not parts or self.inner.is_closing():
             return
@@ -46,12 +47,12 @@ class Corked:
         return sum(map(len, self._parts)) + self.inner.get_write_buffer_size()
 
     def write_eof(self) -> None:
-        self._flush()
+        self.flush()
         self.inner.write_eof()
 
     def close(self) -> None:
         """What was written still leaves."""
-        self._flush()
+        self.flush()
         self.inner.close()
 
     def abort(self) -> None:

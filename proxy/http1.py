@@ -229,6 +229,7 @@ class Connection(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Until what was written may be followed by more. Raises ConnectionResetError."""
+        self.transport.flush()
         if self._drained is not None:
             await self._drained
         if self.transport.is_closing():
