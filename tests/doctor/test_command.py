@@ -170,8 +170,10 @@ async def test_ctrl_c_at_a_terminal_ends_it_cleanly() -> None:
         ours, theirs = pty.openpty()
         typed = ("doctor", "--upstream", upstream.url, "--model", "m", "--yes")
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "proxy", *typed, stdin=theirs, stdout=theirs, stderr=theirs
-        )
+            sys.executable, "-m", "proxy", *typed, stdin=theirs, stdout=theirs, stderr=theirs,
+            # A shell that runs these tests in the background has it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
         os.close(theirs)
         try:
             await asyncio.wait_for(began.wait(), 20)
