@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
 
 import orjson
 
@@ -37,6 +36,8 @@ _LONGEST_WORD = 120
 
 def told_of(text: str) -> str:
     """A word from outside as it may be told: short, and Unicode."""
+    if text.isascii() and len(text) <= _LONGEST_WORD:
+        return text
     return text[:_LONGEST_WORD].encode("utf-8", "replace").decode()
 
 
@@ -152,7 +153,7 @@ class Account:
             # What is told and remembered is for later; this exchange is over and well.
             self._doors.observer.counts.add("lethe_faults_total", ("remember",))
 
-    def _remember(self, outcome: Outcome, line: Mapping[str, Any], seen: Seen | None) -> None:
+    def _remember(self, outcome: Outcome, line: bytes, seen: Seen | None) -> None:
         """Note what left, where the upstream took it."""
         if self.pruning is None or self.caller is None or not 200 <= self.status < 300:
             return

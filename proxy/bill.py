@@ -11,7 +11,7 @@ from proxy import shadowing
 from proxy.core import pricing, saving, thought
 from proxy.core.contract import Contract
 from proxy.core.outcome import Money
-from proxy.core.prefix import Cause
+from proxy.core.prefix import INTACT
 from proxy.core.reply import Seen
 from proxy.core.shadow import Shadow
 from proxy.core.tariff import Tariff, Unpriced
@@ -19,8 +19,6 @@ from proxy.core.thought import Gone, Sides, Thought
 from proxy.core.usage import Usage
 from proxy.doors import Doors
 from proxy.prune import Pruning
-
-_INTACT = frozenset({Cause.EXTENDED, Cause.RETRY})
 
 
 class Bill(msgspec.Struct, frozen=True):
@@ -98,7 +96,7 @@ def _sides(it: Pruning) -> Sides:
         # What was put back for the client `keep` would have sent too.
         pairs = zip(kept, sealed.elements, strict=True)
         kept = tuple([sent if sent.reasoning > came.reasoning else came for came, sent in pairs])
-    return Sides(sealed.elements, kept, sealed.basis, sealed.finding.cause in _INTACT)
+    return Sides(sealed.elements, kept, sealed.basis, sealed.finding.cause in INTACT)
 
 
 def _reported(usage: Usage, contract: Contract) -> Usage:

@@ -42,7 +42,9 @@ class Keyring:
         the `scope_header`, and it does not count.
         """
         credential = headers.credential(named)
-        key = self._by_digest.get(sha256(credential).hexdigest()) if credential else None
+        key = None
+        if credential and self._by_digest:
+            key = self._by_digest.get(sha256(credential).hexdigest())
         if self._settings.virtual_keys and (key is None or not key.virtual):
             raise KeyUnknown("this key is not one of the proxy's keys; ask who runs it for one")
         if key is not None:

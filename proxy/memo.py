@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_128, xxh3_128_digest
@@ -24,29 +25,38 @@ messages.
 """
 _MESSAGE = 700
 """Bytes that one message takes: measured, and rounded up."""
-MAX_TOOLS = 256
+_TURN = 2_500
+"""Bytes that a turn takes beside its messages and members: its hints above all."""
+MAX_TOOLS = MAX_FRONTS = 256
+LARGE_FRONT = 2_000
+"""Bytes of model and rendered members from which a front is not remembered."""
 FIRST_MARK = 256
 
 
 def marks(limit: int) -> tuple[int, ...]:
-    """The offsets at which a body's beginning is hashed: 256 bytes apart at first, then 1/16 of the
+    """The offsets at which a body's beginning is hashed: 256 bytes apart at first, then 1/8 of the
     way.
     """
     found, at = [], FIRST_MARK
     while at <= limit:
         found.append(at)
-        at += max(FIRST_MARK, at // 16)
+        at += max(FIRST_MARK, at // 8)
     return tuple(found)
 
 
 _Key = tuple[bytes, bytes]
+_Front = tuple[Any, ...]
+# All that the elements before the messages come of.
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """`before` is where the entry lies that this one grew from: its conversation's last turn."""
+    """The bytes up to the key's mark are known by the key, `rest` is the hash of those from there
+    to the end of what is known. `before` is where the entry lies that this one grew from: its
+    conversation's last turn.
+    """
 
     known: Known
-    whole: bytes
+    rest: bytes
     weight: int
     before: _Key | None
 
@@ -63,6 +73,7 @@ class Memo:
         self._held = 0
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._tools: OrderedDict[bytes, tuple[Element, ...]] = OrderedDict()
+        self._fronts: OrderedDict[_Front, tuple[Element, ...]] = OrderedDict()
 
     def read(self, body: bytes, scope: bytes) -> Turn:
         """Read a request, beginning where a known one ends. Raises `Unreadable`."""
@@ -74,7 +85,22 @@ class Memo:
         return found
 
     def front(self, it: Turn, rendered: Sequence[str], system_first: bool) -> tuple[Element, ...]:
-        """The elements before the messages, with the tools read once."""
+        """The elements before the messages; conversations that begin alike share them."""
+        values = tuple([it.fields.get(name, b"") for name in rendered])
+        tools = self._tools_of(it)
+        known = tuple([e.digest for e in tools] + [message.kept.digest for message in it.leading])
+        key = (it.model, rendered, system_first, values, len(tools), known)
+        found = self._fronts.get(key)
+        if found is None:
+            found = turn.front_of(it, rendered, system_first, tools)
+            if sum(map(len, values)) + len(it.model) < LARGE_FRONT:
+                self._fronts[key] = found
+                if len(self._fronts) > MAX_FRONTS:
+                    self._fronts.popitem(last=False)
+        return found
+
+    def _tools_of(self, it: Turn) -> tuple[Element, ...]:
+        """The tools as elements, read once."""
         raw = it.fields.get("tools", b"") + it.fields.get("functions", b"")
         key = xxh3_128_digest(raw, self._seed)
         tools = self._tools.get(key)
@@ -82,7 +108,7 @@ class Memo:
             tools = self._tools[key] = turn.tools_element(raw)
             if len(self._tools) > MAX_TOOLS:
                 self._tools.popitem(last=False)
-        return turn.front_of(it, rendered, system_first, tools)
+        return tools
 
     def _hashes(self, body: bytes) -> list[tuple[int, bytes]]:
         """The hash of the body's beginning at every mark."""
@@ -97,19 +123,20 @@ class Memo:
         return found
 
     def _find(self, body: bytes, scope: bytes, hashes: list[tuple[int, bytes]]) -> _Key | None:
-        for _, digest in reversed(hashes):
+        for mark, digest in reversed(hashes):
             key = (scope, digest)
             entry = self._entries.get(key)
-            if entry and self._begins_with(body, entry):
+            if entry and self._goes_on_with(body, mark, entry):
                 self._entries.move_to_end(key)
                 return key
         return None
 
-    def _begins_with(self, body: bytes, entry: _Entry) -> bool:
+    def _goes_on_with(self, body: bytes, mark: int, entry: _Entry) -> bool:
         end = entry.known.head.end
-        if end > len(body):
-            return False
-        return xxh3_128_digest(memoryview(body)[:end], self._seed) == entry.whole
+        return end <= len(body) and self._rest(body, mark, end) == entry.rest
+
+    def _rest(self, body: bytes, mark: int, end: int) -> bytes:
+        return xxh3_128_digest(memoryview(body)[mark:end], self._seed)
 
     def _keep(
         self, known: Known | None, it: Turn, hashes: list[tuple[int, bytes]], grew: _Key | None
@@ -117,20 +144,22 @@ class Memo:
         """In the place of the turn before the last: a retry finds what it needs, and no
         conversation is held many times over.
         """
-        digest = None
-        if known is not None:
-            digest = next((d for mark, d in reversed(hashes) if mark <= known.head.end), None)
-        if known is None or digest is None:
+        if known is None:
             return
-        key, weight = (it.scope, digest), _weight(known)
-        whole = xxh3_128_digest(memoryview(it.body)[: known.head.end], self._seed)
+        end = known.head.end
+        at = next((at for at in reversed(hashes) if at[0] <= end), None)
+        if at is None:
+            return
+        (mark, digest), weight = at, _weight(known)
+        key = (it.scope, digest)
         last = self._entries.get(grew) if grew and grew != key else None
         if last is not None and last.before is not None:
             self._drop(self._entries.pop(last.before, None))
         self._drop(self._entries.pop(key, None))
         if weight > self._max // 4:
             return
-        self._entries[key] = _Entry(known, whole, weight, grew if last else None)
+        rest = self._rest(it.body, mark, end)
+        self._entries[key] = _Entry(known, rest, weight, grew if last else None)
         self._held += weight
         while self._held > self._max and len(self._entries) > 1:
             self._drop(self._entries.popitem(last=False)[1])
@@ -143,4 +172,4 @@ class Memo:
 def _weight(known: Known) -> int:
     """The members before the messages are kept as they came, tools among them."""
     fields = sum(map(len, known.head.fields.values()))
-    return fields + _MESSAGE * (len(known.leading) + len(known.messages))
+    return _TURN + fields + _MESSAGE * (len(known.leading) + len(known.messages))

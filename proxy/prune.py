@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -135,7 +135,7 @@ async def decided(
     if rule.name is not Name.OFF:
         it, added = await adding.added(doors, it, named, up, contract)
     front = doors.memo.front(it, contract.rendered, contract.system_first)
-    hints = _hints(doors, caller, named, it, front)
+    hints = _hints(doors, named, it, front)
     known, task = _known(doors, it), task_of(named)
     weigh = partial(Weigher, doors, it, front, up, contract, task, known)
     asking = await _asking(doors, it, up, contract, rule, hints)
@@ -313,7 +313,7 @@ async def _settle(
     weigher = weigh() if rule.name is Name.HORIZON else None
     pays = partial(weigher.pays, rule) if weigher else turn.unknown
     proposed = turn.propose(it, rule, _judge(doors, caller), known.__contains__, pays)
-    offers = _legal(asking.contract, rule, proposed, known)._replace(weigher=weigher)
+    offers = _legal(asking.contract, rule, proposed, known, weigher)
     ask = Ask(
         caller.scope, it.root, it.conversation, tuple([m.link for m in it.messages]),
         tuple([Offer(it.links(it.steps[at]), verdict) for at, verdict in offers.verdicts.items()]),
@@ -327,19 +327,19 @@ async def _settle(
 
 def _legal(
     contract: Contract, rule: Policy, proposed: Mapping[int, Verdict | None],
-    known: Mapping[int, Verdict],
+    known: Mapping[int, Verdict], weigher: Weigher | None,
 ) -> _Offers:  # fmt: skip
     """What the contract allows of what the policy says. What it would say later, of a step that
     leaves its window, is not waited for: where not every verdict is allowed, that is known now.
     """
     if contract.drops is Drops.ANY or rule.name is Name.OFF:
-        return _Offers(proposed, 0)
+        return _Offers(proposed, 0, weigher)
     stand = [known[at] for at in sorted(known)]
     legal = {
         at: policy.clamped(contract.drops, rule, verdict or KEEP, stand)
         for at, verdict in proposed.items()
     }
-    return _Offers(legal, sum(legal[at] != proposed[at] for at in proposed))
+    return _Offers(legal, sum([legal[at] != proposed[at] for at in proposed]), weigher)
 
 
 def _judge(doors: Doors, caller: Caller) -> turn.Judge:
@@ -368,9 +368,7 @@ def _stand(it: Turn, offered: Iterable[int], settled: Settled) -> dict[int, Verd
     return {index: settled.verdicts[link] for index, link in firsts if link in settled.verdicts}
 
 
-def _hints(
-    doors: Doors, caller: Caller, named: Names, it: Turn, front: Sequence[Element]
-) -> tuple[bytes, ...]:
+def _hints(doors: Doors, named: Names, it: Turn, front: Sequence[Element]) -> tuple[bytes, ...]:
     """Under what a branch can be found whose early history changed, the surest first.
 
     Tool-call ids; then the session together with its tools and system prompt, so that titles and
@@ -381,24 +379,31 @@ def _hints(
     sessions = [f"session:{value}" for value in _sessions(doors, named, it)]
     names += [f"{session} {agent}" for session in sessions]
     names += sessions
-    return tuple([fingerprint.hint(caller.scope, name) for name in names])
+    known = it.carry.hints
+    it.carry.hints = {name: known.get(name) or fingerprint.hint(it.scope, name) for name in names}
+    return tuple([it.carry.hints[name] for name in names])
 
 
 def _latest_calls(it: Turn) -> list[str]:
     """The ids of the latest calls, the last one first."""
     found: list[str] = []
     for step in reversed(it.steps):
-        found += [call for call in reversed(it.messages[step.first].calls) if call]
-        if len(found) >= _HINTED_CALLS:
-            break
+        if calls := it.messages[step.first].calls:
+            found += [call for call in reversed(calls) if call]
+            if len(found) >= _HINTED_CALLS:
+                break
     return found[:_HINTED_CALLS]
+
+
+@lru_cache(8)
+def _session_headers(names: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple([name.encode() for name in ("x-lethe-session", *names)])
 
 
 def _sessions(doors: Doors, named: Names, it: Turn) -> Iterable[str]:
     """What the client calls its session, surest name first."""
-    for header in ("x-lethe-session", *doors.settings.session_headers):
-        value = named.get(header.encode())
-        if value:
+    for header in _session_headers(doors.settings.session_headers):
+        if value := named.get(header):
             yield value.decode("latin-1")
     key = chat.field(it.fields, "prompt_cache_key")
     if isinstance(key, str) and key:
@@ -406,7 +411,7 @@ def _sessions(doors: Doors, named: Names, it: Turn) -> Iterable[str]:
 
 
 def record(
-    doors: Doors, caller: Caller, it: Pruning, line: Mapping[str, Any], at: float, upstream: str,
+    doors: Doors, caller: Caller, it: Pruning, line: bytes, at: float, upstream: str,
     usage: Usage, reply: bytes, thought: Thought, shadows: Sequence[Shadow] = (),
 ) -> Record:  # fmt: skip
     """What this exchange leaves behind: what left, what is new of it, and the account."""
@@ -418,7 +423,9 @@ def record(
         thought.estimated, tuple([it.record for it in shadows]),
     )  # fmt: skip
     root, conversation = it.turn.root, it.turn.conversation
-    return Record(caller.scope, root, conversation, sent, line, it.entries, it.decided.hints)
+    return Record(
+        caller.scope, root, conversation, sent, line, it.entries, it.decided.hints, it.decided.task
+    )
 
 
 def _entries(
@@ -465,15 +472,17 @@ def _front_text(it: Turn, part: Part, rendered: Sequence[str]) -> bytes:
         case Part.MODEL:
             return it.fields.get("model", b"null")
         case Part.PARAMS:
-            rows = (b'"%b":%b' % (n.encode(), it.fields[n]) for n in rendered if n in it.fields)
-            return b"{" + b",".join(rows) + b"}"
+            named = [name for name in rendered if name in it.fields]
+            return b"{" + b",".join([b'"%b":%b' % (n.encode(), it.fields[n]) for n in named]) + b"}"
         case _:
             return it.fields.get("tools") or it.fields.get("functions") or b"[]"
 
 
 def _entry(body: bytes, message: fingerprint.Message, element: Element, sealed: Sealed) -> Entry:
     came = body[message.start : message.end]
-    edits = sealed.edits if element is not message.kept else ()
+    edits = sealed.edits
+    if element is message.kept or not edits:
+        return Entry(element.digest, came)
     first, stop = (bisect_left(edits, at, key=_start) for at in (message.start, message.end))
     inside = [
         chat.Edit(e.start - message.start, e.end - message.start, e.text) for e in edits[first:stop]

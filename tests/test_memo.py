@@ -154,7 +154,7 @@ def test_marks_are_dense_at_first_and_few_at_last() -> None:
     marks = memo.marks(32 << 20)
 
     assert (256, 512, 768) == marks[:3]
-    assert all(b - a <= max(256, a // 16) for a, b in zip(marks, marks[1:], strict=False))
+    assert all(b - a <= max(256, a // 8) for a, b in zip(marks, marks[1:], strict=False))
     assert len(marks) < 200
     assert () == memo.marks(100)
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from proxy.core import reasoning
 from proxy.core.sent import NO_TEXT, Element, Part
-from proxy.core.wire import chat, scan
+from proxy.core.wire import chat
 from proxy.core.wire.chat import Edit, Number
 
 _IGNORED = frozenset({"cache_control", "annotations", "logprobs", "status", "index", "id"})
@@ -116,7 +116,6 @@ def _read(body: bytes, start: int, end: int, before: bytes, message: Mapping[str
 
 _SPOKEN = frozenset({"role", "content", "tool_call_id"})
 _THOUGHT_OUT = frozenset({"role", "content", "reasoning_content", "tool_calls"})
-_REASONING = b'"reasoning_content":'
 # As far as a text may begin with a thought.
 _OPENING = reasoning.MOST_BLANKS + len("<think>")
 
@@ -167,15 +166,16 @@ def _read_thought_out(
     if slot is None:
         return None
     text = _text_in(content or "")
-    functions = [call["function"] for call in calls]
-    exact, gist = [b"assistant", text.exact], [b"assistant", text.core]
+    exact, gist, rendered = [b"assistant", text.exact], [b"assistant", text.core], len(text.raw)
     for call in calls:
-        exact += (b"call", _call(call))
+        function = call["function"]
+        name, arguments = utf8(function["name"]), utf8(function["arguments"])
+        exact += (b"call", _plain_call(arguments, name, utf8(call["id"]), utf8(call["type"])))
         gist += (b"call", _call_gist(call))
-    sizes = [len(utf8(f["name"])) + len(utf8(f["arguments"])) + _CALL_FRAME for f in functions]
+        rendered += len(name) + len(arguments) + _CALL_FRAME
     said = digest(*exact)
     bare = Element(
-        Part.MESSAGE, said, said, digest(*gist, size=8), _FRAME + len(text.raw) + sum(sizes), 0,
+        Part.MESSAGE, said, said, digest(*gist, size=8), _FRAME + rendered, 0,
         "assistant", text.core[:8] or NO_TEXT, text.length,
     )  # fmt: skip
     link, ids = digest(before, said), tuple([_id(call["id"]) for call in calls])
@@ -199,37 +199,16 @@ def _is_plain_call(call: Any) -> bool:
     return function.keys() == _FUNCTION and all([type(text) is str for text in texts])
 
 
-_STRINGS_OF_CALL = 9
-# Three keys and two texts, and the two keys and texts of its function.
-
-
 def _thought_literal(
     body: bytes, start: int, end: int, message: Mapping[str, Any]
 ) -> tuple[int, int] | None:
     """Where the literal of `reasoning_content` stands; (0, 0) where it holds nothing, None where
     that is not sure.
-
-    The key can stand nowhere else in a message whose inner objects are known by all their keys: in
-    a text its quotes were escaped. Nor can a key be repeated: that would be one string more.
     """
     thought = message.get("reasoning_content")
     if thought is None or thought == "":
         return (0, 0)
-    at = body.find(_REASONING, start, end)
-    if type(thought) is not str or at < 0:
-        return None
-    texts = sum([type(value) is str for value in message.values()])
-    inner = _STRINGS_OF_CALL * len(message.get("tool_calls", ()))
-    if _strings_in(body[start:end]) != len(message) + texts + inner:
-        return None
-    literal = scan.skip_blank(body, at + len(_REASONING))
-    return literal, scan.value_end(body, literal)
-
-
-def _strings_in(raw: bytes) -> int:
-    """How many strings stand in a JSON text."""
-    bare = raw.replace(b"\\\\", b"")
-    return (bare.count(b'"') - bare.count(b'\\"')) // 2
+    return chat.value_range(body, start, end, "reasoning_content") if type(thought) is str else None
 
 
 def read_slowly(

@@ -11,6 +11,7 @@ Percent-encoding and query are not touched.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _BASE = re.compile(r"(?P<origin>[a-z][a-z0-9+.-]*://[^/?#]+)(?P<path>[^?#]*)", re.IGNORECASE)
 # An encoded dot is a dot: RFC 3986 § 6.2.2.2, unreserved characters.
@@ -18,6 +19,16 @@ _DOT_SEGMENT = re.compile(rb"/(?:\.|%2e){1,2}(?=/|$)", re.IGNORECASE)
 
 
 def url_for(base_url: str, path: str | bytes, query: bytes) -> str:
+    """`made` for what is short enough to be remembered."""
+    if len(path) + len(query) < _SHORT:
+        return _remembered(base_url, path, query)
+    return made(base_url, path, query)
+
+
+_SHORT = 100
+
+
+def made(base_url: str, path: str | bytes, query: bytes) -> str:
     """The upstream URL of one request. `path` is as it came on the wire, percent-encoded.
 
     Raises ValueError where `base_url` is not an absolute URL.
@@ -28,6 +39,9 @@ def url_for(base_url: str, path: str | bytes, query: bytes) -> str:
     raw = path.encode("utf-8", "surrogateescape") if isinstance(path, str) else path
     url = base["origin"] + _mapped(base["path"].rstrip("/"), _ascii(_resolved(raw)))
     return f"{url}?{_ascii(query)}" if query else url
+
+
+_remembered = lru_cache(256)(made)
 
 
 def _mapped(base_path: str, path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from operator import is_
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +37,9 @@ class Cause(Enum):
     REASONING_CHANGED = "reasoning_changed"
     RESERIALIZED = "reserialized"
     SELF = "self"
+
+    # Members are what they are; Enum's own hash is Python code, and asked for all the time.
+    __hash__ = object.__hash__
 
 
 NOT_BREAKS = frozenset(
@@ -173,10 +177,12 @@ def _compare(
 
 def first_difference(was: Sequence[Element], now: Sequence[Element]) -> int:
     """The first index at which the two are not the same; the shorter length where none is."""
-    for at, (a, b) in enumerate(zip(was, now, strict=False)):
-        if a is not b and a.digest != b.digest:
-            return at
-    return min(len(was), len(now))
+    # Nearly all of two turns in a row are the very same objects.
+    same = [*map(is_, was, now), False]
+    at = same.index(False)
+    while at < len(same) - 1 and was[at].digest == now[at].digest:
+        at = same.index(False, at + 1)
+    return at
 
 
 def _message_index(now: Sequence[Element], at: int) -> int | None:

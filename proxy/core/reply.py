@@ -360,8 +360,11 @@ class _Pile:
 
     def text(self) -> str:
         """The whole; halves of a surrogate pair that came in two pieces are made one character."""
-        self.settle()
-        text = "".join(self.settled)
+        if len(self.fresh) == 1 and not self.settled:
+            text = self.fresh[0]
+        else:
+            self.settle()
+            text = "".join(self.settled)
         if text.isascii():
             return text
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -620,7 +623,7 @@ class _Reply:
             reasoning=came[held[0]] if held else "",
             carriers=tuple(held),
             text=text,
-            tool_calls=tuple(call.made() for call in self._calls),
+            tool_calls=tuple([call.made() for call in self._calls]),
             finish_reason=self.finish_reason,
             error=self.error,
             truncated=self.truncated,

@@ -21,6 +21,9 @@ class Part(Enum):
     SYSTEM = "s"
     MESSAGE = "x"
 
+    # Members are what they are; Enum's own hash is Python code, and asked for all the time.
+    __hash__ = object.__hash__
+
 
 class Element(msgspec.Struct, frozen=True, gc=False):
     """One element of the outgoing prompt.

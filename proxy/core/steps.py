@@ -29,10 +29,8 @@ def cut(messages: Sequence[Message], known: Sequence[Step] = ()) -> tuple[Step, 
     """The steps of a history, oldest first. `known` are those of one that this one extends."""
     settled = known[:-1]
     start = known[-1].first if known else 0
-    fresh = (
-        _step(messages, i) for i in range(start, len(messages)) if messages[i].role == "assistant"
-    )
-    return (*settled, *fresh)
+    spoken = [at for at in range(start, len(messages)) if messages[at].role == "assistant"]
+    return (*settled, *[_step(messages, at) for at in spoken])
 
 
 def _step(messages: Sequence[Message], at: int) -> Step:

@@ -60,14 +60,16 @@ class Carried(msgspec.Struct, frozen=True):
 
 
 class Carry:
-    """What the last turn's seal left, and a place for what this one leaves. Nothing depends on it
-    but the time that sealing takes, so it makes no difference between two turns.
+    """What the last turn left, and a place for what this one leaves: what was sealed, and hints by
+    their names. Nothing depends on it but the time that things take, so it makes no difference
+    between two turns.
     """
 
-    __slots__ = ("last", "made")
+    __slots__ = ("hints", "last", "made")
 
-    def __init__(self, last: Carried | None = None) -> None:
-        self.last = last
+    def __init__(self, before: Carry | None = None) -> None:
+        self.last = before.made if before else None
+        self.hints: Mapping[str, bytes] = before.hints if before else {}
         self.made: Carried | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -160,7 +162,7 @@ def read(body: bytes, scope: bytes, known: Known | None = None) -> Turn:
     return Turn(
         body, found.fields, scope, model if isinstance(model, str) else "",
         tuple(leading), tuple(messages), cut, root, conversation,
-        Carry(known.carry.made if known else None),
+        Carry(known.carry if known else None),
     )  # fmt: skip
 
 
@@ -355,7 +357,7 @@ def front_of(
     model = _front(Part.MODEL, turn.model.encode("utf-8", "surrogatepass"))
     named = [name for name in rendered if name in turn.fields]
     params = _front(Part.PARAMS, *[b"%b=%b" % (n.encode(), _form(turn.fields[n])) for n in named])
-    system = tuple(_as_system(message.kept) for message in turn.leading)
+    system = tuple([_as_system(message.kept) for message in turn.leading])
     return (model, params, *system, *tools) if system_first else (model, params, *tools, *system)
 
 

@@ -61,6 +61,7 @@ _CREATION = {
     "ephemeral_1h_input_tokens": "write_1h",
     "ephemeral_24h_input_tokens": "write_24h",
 }
+_WRITES = frozenset({"write", *_CREATION.values()})
 _INPUT_DETAILS = {
     "cached_tokens": "read",
     "cache_write_tokens": "write",  # OpenAI, OpenRouter
@@ -167,6 +168,8 @@ def _count(value: Any) -> int | None:
 
 def _written(found: Mapping[str, int]) -> int | None:
     """Tokens written to a cache: as one number, or by how long they stay."""
+    if found.keys().isdisjoint(_WRITES):
+        return None
     by_age = [found[kind] for kind in _CREATION.values() if kind in found]
     written = [found["write"]] if "write" in found else []
     return max((*written, sum(by_age))) if by_age or written else None
@@ -214,6 +217,8 @@ def _output(completion: int | None, reasoning: int | None, beyond: int) -> int |
 
 
 def _cost(usage: Mapping[str, Any]) -> Decimal | None:
+    if "cost" not in usage and "cost_in_usd_ticks" not in usage:
+        return None
     cost = usage.get("cost")
     if isinstance(cost, dict):  # Perplexity
         cost = cost.get("total_cost")

@@ -257,9 +257,9 @@ class Codec:
 
     # Accounts.
 
-    def outcome(self, outcome: Mapping[str, Any]) -> bytes:
-        """Raises TypeError for what is not JSON-able."""
-        return self._seal(b"o", orjson.dumps(outcome))
+    def outcome(self, outcome: bytes) -> bytes:
+        """An account, from its JSON text."""
+        return self._seal(b"o", outcome)
 
     def read_outcome(self, raw: bytes) -> Mapping[str, Any] | None:
         try:

@@ -126,8 +126,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What one exchange leaves behind. `outcome` is a JSON-able account of the exchange (no text,
-    no key).
+    """What one exchange leaves behind. `outcome` is its account, a JSON object in UTF-8 (no text,
+    no key), `task` the label in it.
 
     `entries` holds the elements that were new on this branch; empty under `history = "digests"`.
     """
@@ -136,9 +136,10 @@ class Record(msgspec.Struct, frozen=True):
     root: bytes
     conversation: bytes
     sent: Sent
-    outcome: Mapping[str, Any]
+    outcome: bytes
     entries: tuple[Entry, ...] = ()
     hints: tuple[bytes, ...] = ()
+    task: str = ""
 
 
 class Grade(msgspec.Struct, frozen=True, gc=False):

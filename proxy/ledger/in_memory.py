@@ -55,7 +55,6 @@ class InMemory:
         self._options = options
         self._memory = Memory(options.max_entries, options.max_bytes, options.ttl, clock)
         self._lessons, self._clock = Lessons(clock), clock
-        self._unencodable = 0
 
     async def open(self) -> None:
         """Nothing to open."""
@@ -93,14 +92,8 @@ class InMemory:
         thread = self._memory.remember(record)
         if self._options.history == "full":
             self._memory.add_entries(thread, record.entries)
-        try:
-            # A copy: orjson hands out a buffer of 8 KB, however little is in it.
-            outcome = bytes(memoryview(orjson.dumps(record.outcome)))
-        except TypeError:
-            self._unencodable += 1
-            outcome = b"{}"
-        self._memory.add_outcome(thread, record.sent.at, outcome)
-        self._memory.add_task(thread, str(record.outcome.get("task") or ""))
+        self._memory.add_outcome(thread, record.sent.at, record.outcome)
+        self._memory.add_task(thread, record.task)
         self._memory.shrink(thread)
 
     async def recall(self, conversation: bytes, digests: Sequence[bytes]) -> Mapping[bytes, Entry]:
@@ -165,8 +158,8 @@ class InMemory:
         return True
 
     def health(self) -> Health:
-        failures = {"let_go": self._memory.let_go, "unencodable": self._unencodable}
-        return Health("up", 0, {kind: count for kind, count in failures.items() if count}, False)
+        let_go = self._memory.let_go
+        return Health("up", 0, {"let_go": let_go} if let_go else {}, False)
 
     def _thread(self, id: str) -> Thread | None:
         """By public id, or the latest that grew from a root of that id."""

@@ -348,17 +348,9 @@ class InRedis:
         thread = self._memory.remember(record)
         entries = record.entries if self._options.history == "full" else ()
         sent = thread.trail.last or record.sent
-        kept = replace(record, sent=sent, entries=entries, outcome={})
-        task = str(record.outcome.get("task") or "")
-        self._push(Note(kept, self._outcome(record.outcome), task))
+        kept = replace(record, sent=sent, entries=entries, outcome=b"")
+        self._push(Note(kept, self._codec.outcome(record.outcome)))
         self._memory.shrink(thread)
-
-    def _outcome(self, outcome: Mapping[str, Any]) -> bytes:
-        try:
-            return self._codec.outcome(outcome)
-        except TypeError:
-            self._failures["unencodable"] += 1
-            return self._codec.outcome({})
 
     def _push(self, job: Job) -> None:
         self._failures["let_go"] += self._pending.push(job)

@@ -263,7 +263,9 @@ class Memory:
 
     def _shed_texts(self, thread: Thread) -> None:
         self._with_texts.pop(thread.conversation, None)
-        entries = sum(_ENTRY + len(e.left) + len(e.came or b"") for e in thread.entries.values())
+        if not thread.entries:
+            return
+        entries = sum([_ENTRY + len(e.left) + len(e.came or b"") for e in thread.entries.values()])
         thread.entries.clear()
         self._weigh(thread, -entries)
 

@@ -15,13 +15,10 @@ _OVERHEAD = 600
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A record to write. Its account is encoded once, so that writing it twice adds nothing; `task`
-    is the label in it.
-    """
+    """A record to write. Its account is sealed once, so that writing it twice adds nothing."""
 
     record: Record
     outcome: bytes
-    task: str = ""
 
     @property
     def root(self) -> bytes:

@@ -90,8 +90,8 @@ class Remembering:
             repr(now - ttl), found,
         )  # fmt: skip
         indexes = [keys.index(None)]
-        if job.task:
-            indexes.append(keys.task(self.codec.label(job.task)))
+        if it.task:
+            indexes.append(keys.task(self.codec.label(it.task)))
         return [
             self._remember(it, job.outcome, at),
             INDEX.command([keys.index(it.scope), *hints], *index),

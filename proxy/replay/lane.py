@@ -55,7 +55,7 @@ class Lane:
     def _remember(self, it: Turn, sealed: Sealed) -> None:
         link = it.messages[-1].link if it.messages else it.root
         sent = Sent(link, sealed.outgoing, sealed.elements, 0.0, "", conversation=it.conversation)
-        self._memory.remember(Record(it.scope, it.root, it.conversation, sent, {}, hints=_HINT))
+        self._memory.remember(Record(it.scope, it.root, it.conversation, sent, b"", hints=_HINT))
 
 
 def _standing(

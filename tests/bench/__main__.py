@@ -34,7 +34,7 @@ def main() -> None:
         told_json = {"conditions": conditions, "rows": rows, "notes": notes}
         json.dump({**told_json, **rounds.as_json(results)}, sys.stdout, indent=1)
         return
-    out = Console()
+    out = Console(width=max(Console().width, report.WIDTH))
     out.print(report.table(found))
     for note in notes:
         out.print(note, style="bold red" if note.startswith("MISSED") else None, highlight=False)

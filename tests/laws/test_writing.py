@@ -330,7 +330,7 @@ async def converse(
             tap.feed(answer(rows[when], carrier))
             await keeper.keep()
         doors.ledger.remember(
-            prune.record(doors, CALLER, done, {}, 1.0, "up", Usage(), b"", Thought())
+            prune.record(doors, CALLER, done, b"{}", 1.0, "up", Usage(), b"", Thought())
         )
     return sent
 

@@ -610,17 +610,6 @@ async def test_accounts_are_told_of_several_conversations_at_once(two: Two) -> N
     assert [] == await two.other.accounts([])
 
 
-async def test_account_that_is_no_json_loses_no_turn(two: Two) -> None:
-    chain = links(3)
-    two.one.remember(record(chain, elements(1), outcome={"bad": object()}))
-    await written(two.one)
-
-    found = await two.other.settle(ask(chain))
-
-    assert found.last_sent == sent(chain[-1], elements(1))
-    assert {"unencodable": 1} == dict(two.one.health().failures)
-
-
 async def test_odd_roles_and_sizes_are_kept(two: Two) -> None:
     odd = [element(1, role="\ud83d"), element(2, role=""), element(3, "x" * 300, 2**32 - 1)]
     chain = links(3)

@@ -7,6 +7,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from proxy.core.replies import Reply
 from proxy.core.sent import Element, Part, Sent
 from proxy.core.verdict import Verdict
@@ -105,7 +107,8 @@ def record(
 ) -> Record:  # fmt: skip
     return Record(
         scope, chain[0], conversation_of(chain), sent(chain[-1], these, at, **more),
-        outcome or {"at": at}, tuple(entries), tuple(hints),
+        orjson.dumps(outcome or {"at": at}), tuple(entries), tuple(hints),
+        (outcome or {}).get("task", ""),
     )  # fmt: skip
 
 

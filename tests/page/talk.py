@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx
+import orjson
 
 from proxy.core import fingerprint
 from proxy.core.sent import Element, Part, Sent
@@ -104,4 +105,4 @@ def put(proxy: Running, conversations: int, turns: int = 1) -> None:
             last = fingerprint.digest(link, b"%d" % turn)
             sent = Sent(last, last, (element,), proxy.doors.clock() - 2e6 + at, "default")
             told = account(turn, model=f"model-{number % 7}", key=f"key-{number % 11}")
-            proxy.doors.ledger.remember(Record(scope, link, link, sent, told))
+            proxy.doors.ledger.remember(Record(scope, link, link, sent, orjson.dumps(told)))

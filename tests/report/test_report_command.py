@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -85,7 +86,8 @@ def put(proxy: Running, policy: str, count: int, dollars: float, output: int = 1
             )  # fmt: skip
             last = fingerprint.digest(link, b"%d" % turn)
             sent = Sent(last, last, (element,), proxy.doors.clock() - turn, "default")
-            proxy.doors.ledger.remember(Record(bytes(16), link, link, sent, told))
+            record = Record(bytes(16), link, link, sent, orjson.dumps(told), task=f"task-{number}")
+            proxy.doors.ledger.remember(record)
 
 
 # What it reads and prints

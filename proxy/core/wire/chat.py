@@ -169,6 +169,34 @@ def _placed(body: bytes, start: int, end: int) -> Sequence[Member] | None:
     return found if at >= end else None
 
 
+def value_range(body: bytes, start: int, end: int, name: str) -> tuple[int, int] | None:
+    """The range of the value of the member of that name; None where there is none, or the object
+    repeats a key, so that nobody knows which one holds.
+    """
+    at, found = start + 1, None
+    try:
+        raws = _members.decode(memoryview(body)[start:end])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    for key, raw in raws.items():
+        at += len(key) + 3
+        stop = at + len(memoryview(raw))
+        if key == name:
+            found = at, stop
+        at = stop + 1
+    # Blanks, escapes and repeated keys all make a text longer than that.
+    return found if at == end else _searched(body, start, end, name)
+
+
+def _searched(body: bytes, start: int, end: int, name: str) -> tuple[int, int] | None:
+    try:
+        rows = members(body, start, end)
+    except scan.Odd:
+        return None
+    found = {row.key: (row.start, row.end) for row in rows}
+    return found.get(name) if len(found) == len(rows) else None
+
+
 def elements(body: bytes, start: int, end: int) -> Sequence[tuple[int, int]]:
     """The ranges of the elements of the array at `body[start:end]`. Raises `scan.Odd`."""
     try:
