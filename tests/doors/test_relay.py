@@ -694,6 +694,10 @@ async def test_a_client_may_leave_once_the_watch_is_over():
         for _ in range(5):
             await asyncio.sleep(0)
 
+    task = asyncio.current_task()
+    assert task is not None
+    assert 0 == task.cancelling()
+
 
 # the request's body
 

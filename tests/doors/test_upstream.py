@@ -596,6 +596,8 @@ async def test_closing_a_reply_that_floods_cancels_the_upstream_at_once():
         await reply.aclose()
         await server.until(lambda s: s.disconnects == 1)
 
+        assert 1 == server.connections
+
 
 @on_every_loop
 async def test_a_reply_read_to_its_end_leaves_its_connection_to_the_next_request():

@@ -286,6 +286,8 @@ async def test_a_bar_leads_to_its_turn_even_where_that_is_folded(
         await page.locator(".bar[data-turn='77']").click()
         await until(page, "document.activeElement.id === 't77'")
 
+        assert await page.locator("#t77").is_visible()
+
 
 async def test_many_messages_come_as_they_are_scrolled_to(browser: Any, proxy: Running) -> None:
     id = await talk(proxy, [history(60)])
