@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from proxy import prune, writing
 from proxy.app import opened
 from proxy.core import reasoning, turn
-from proxy.core.form import Shape, Wire
+from proxy.core.dialect import Wire
+from proxy.core.form import Shape
 from proxy.core.prefix import Cause
 from proxy.core.replies import Reply
 from proxy.core.thought import Thought
