@@ -18,7 +18,7 @@ from proxy.core.sent import Element, Part, Sent
 from proxy.core.shade import Shade
 from proxy.core.thought import Thought
 from proxy.core.usage import Usage
-from proxy.observe import Counts
+from proxy.counting import Counts
 from proxy.prices import Prices
 from proxy.ratios import Ratios
 from proxy.settings import Settings, UpstreamSettings
