@@ -29,7 +29,8 @@ from proxy.core.contract import (
     UserTurn,
 )
 from proxy.errors import SettingsError
-from proxy.settings import Settings, UpstreamSettings, load
+from proxy.loading import load
+from proxy.settings import Settings, UpstreamSettings
 from proxy.upstream import Target, Upstream
 
 if TYPE_CHECKING:
