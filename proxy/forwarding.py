@@ -20,11 +20,11 @@ from proxy import advising, writing
 from proxy.account import Account
 from proxy.core import dialect, paths
 from proxy.core import headers as wire_headers
+from proxy.core.codings import Decoder
 from proxy.core.contract import Remedy, StreamUsage
 from proxy.core.dialect import Wire
 from proxy.core.headers import Headers
 from proxy.core.policy import Name
-from proxy.core.reply import Decoder
 from proxy.core.wire import chat as wire
 from proxy.cycle import Client
 from proxy.doors import Doors

@@ -13,7 +13,7 @@ import pytest
 from proxy.bill import Bill, bill
 from proxy.core.contract import CacheRule, Contract, Reuse, UserTurn
 from proxy.core.prefix import Cause
-from proxy.core.reply import Seen, ToolCall
+from proxy.core.seen import Seen, ToolCall
 from proxy.core.sent import Element, Part, Sent
 from proxy.core.shade import Shade
 from proxy.core.thought import Thought

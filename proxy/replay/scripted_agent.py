@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 
-from proxy.core.reply import Seen, StreamReader
+from proxy.core.reply import StreamReader
+from proxy.core.seen import Seen
 from proxy.errors import UpstreamUnreachable
 from proxy.replay.scripted_task import Task
 from proxy.replay.scripted_wire import Answer, Call, echoed
