@@ -34,7 +34,8 @@ from proxy.memo import Memo
 from proxy.observe import Observer
 from proxy.prices import Prices
 from proxy.settings import Settings, UpstreamSettings, artifact_rules
-from proxy.upstream import Target, Upstream
+from proxy.upstream import Upstream
+from proxy.ways import Target
 from proxy.workers import Alone, Overseer, Workers
 
 _SAVE_EVERY = 1.0

@@ -31,7 +31,8 @@ from proxy.core.contract import (
 from proxy.errors import SettingsError
 from proxy.loading import load
 from proxy.settings import Settings, UpstreamSettings
-from proxy.upstream import Target, Upstream
+from proxy.upstream import Upstream
+from proxy.ways import Target
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,7 +17,8 @@ from proxy.core.seen import Seen
 from proxy.errors import UpstreamUnreachable
 from proxy.replay.scripted_task import Task
 from proxy.replay.scripted_wire import Answer, Call, echoed
-from proxy.upstream import Reply, Target, Upstream
+from proxy.upstream import Reply, Upstream
+from proxy.ways import Target
 
 MODEL = "scripted-coder"
 _PATIENCE = 60.0

@@ -32,7 +32,8 @@ from proxy.relay import (
     relay,
     relay_watched,
 )
-from proxy.upstream import Target, Upstream
+from proxy.upstream import Upstream
+from proxy.ways import Target
 from tests.doors.scripted import Dialled, Script, Scripted, Wire, dialled, on_every_loop, served
 
 LIMIT = 1 << 20
