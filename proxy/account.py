@@ -17,7 +17,7 @@ from proxy.core.contract import UNKNOWN, Contract, Reuse
 from proxy.core.expect import Cached
 from proxy.core.headers import Headers
 from proxy.core.outcome import Outcome, Route, Timings
-from proxy.core.reply import Seen
+from proxy.core.seen import Seen
 from proxy.core.thought import Thought
 from proxy.core.usage import Usage
 from proxy.doors import Doors

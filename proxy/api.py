@@ -32,76 +32,82 @@ _Time = Annotated[float | None, Query(allow_inf_nan=False)]
 
 def router(doors: Doors, scoped: Scoped) -> APIRouter:
     """`/lethe/conversations` and below, `/lethe/outcomes`, `/lethe/stats`."""
-    api = APIRouter(prefix="/lethe")
+    api, it = APIRouter(prefix="/lethe"), _Handlers(doors, scoped)
+    api.add_api_route("/conversations", it.conversations)
+    api.add_api_route("/conversations/{id}", it.conversation)
+    api.add_api_route("/conversations/{id}/findings", it.findings)
+    api.add_api_route("/conversations/{id}", it.forget, methods=["DELETE"], status_code=204)
+    api.add_api_route("/outcomes", it.outcome, methods=["POST"])
+    api.add_api_route("/stats", it.stats)
+    return api
 
-    @api.get("/conversations")
+
+class _Handlers:
+    """What answers; FastAPI reads each one's parameters and what it says of itself."""
+
+    def __init__(self, doors: Doors, scoped: Scoped) -> None:
+        self._doors, self._scoped = doors, scoped
+
     async def conversations(
-        request: Request, limit: _Limit = 100, before: _Time = None, since: _Time = None,
+        self, request: Request, limit: _Limit = 100, before: _Time = None, since: _Time = None,
         sums: bool = False,
     ) -> Response:  # fmt: skip
         """The most recently active first; `before` (the last `last_at`) gives the next page. With
         `since` only those active then or later; with `sums` also what all their requests came to.
         """
         most = min(limit, MOST_SUMMED) if sums else limit
-        found, state = await listed(doors.ledger, scoped(request), most, before)
+        found, state = await listed(self._doors.ledger, self._scoped(request), most, before)
         following = found[-1].last_at if len(found) == most else None
         if since is not None and found and found[-1].last_at < since:
             found, following = [it for it in found if it.last_at >= since], None
         rows = list(map(_listed, found))
         if sums:
-            whole = await summed(doors.ledger, found)
+            whole = await summed(self._doors.ledger, found)
             rows = [row | {"sums": own} for row, own in zip(rows, whole, strict=True)]
-        return _json({"conversations": rows, "next": following, **_how(doors, state)})
+        return _json({"conversations": rows, "next": following, **_how(self._doors, state)})
 
-    @api.get("/conversations/{id}")
-    async def conversation(request: Request, id: str, text: bool = False) -> Response:
+    async def conversation(self, request: Request, id: str, text: bool = False) -> Response:
         """One conversation with its turns; with `text` also the messages of its last request."""
-        it = await owned(doors.ledger, scoped(request), id)
+        it = await owned(self._doors.ledger, self._scoped(request), id)
         if it is None:
             return _not_found(id)
         more = {"messages": told.messages(it)} if text else {}
-        return _json({**told.conversation(it), **_outcome(it.summary), **more, **_how(doors)})
+        return _json({**told.conversation(it), **_outcome(it.summary), **more, **_how(self._doors)})
 
-    @api.get("/conversations/{id}/findings")
-    async def findings(request: Request, id: str, notes: bool = False) -> Response:
+    async def findings(self, request: Request, id: str, notes: bool = False) -> Response:
         """Breaks and cache misses, oldest first; with `notes` also what costs nothing. `weighed`
         has the numbers that decided steps under `horizon`.
         """
-        it = await owned(doors.ledger, scoped(request), id)
+        it = await owned(self._doors.ledger, self._scoped(request), id)
         if it is None:
             return _not_found(id)
         found = {"findings": told.findings(it, notes), "weighed": told.weighed(it)}
-        return _json({**told.listed(it.summary), **found, **_how(doors)})
+        return _json({**told.listed(it.summary), **found, **_how(self._doors)})
 
-    @api.delete("/conversations/{id}", status_code=204)
-    async def forget(request: Request, id: str) -> Response:
-        it = await owned(doors.ledger, scoped(request), id)
+    async def forget(self, request: Request, id: str) -> Response:
+        it = await owned(self._doors.ledger, self._scoped(request), id)
         if it is None:
             return _not_found(id)
-        await doors.ledger.forget(it.summary.id)
+        await self._doors.ledger.forget(it.summary.id)
         return Response(status_code=204)
 
-    @api.post("/outcomes")
-    async def outcome(request: Request) -> Response:
+    async def outcome(self, request: Request) -> Response:
         """Keep whether a conversation, or what bears a task's label, succeeded."""
-        scope = scoped(request)
+        scope = self._scoped(request)
         posted = outcomes.read(request.headers, await outcomes.body(request))
-        grade = Grade(posted.success, posted.score, doors.clock())
+        grade = Grade(posted.success, posted.score, self._doors.clock())
         if posted.task is not None:
-            return await _grade_task(doors, scope, posted, grade)
+            return await _grade_task(self._doors, scope, posted, grade)
         id = posted.conversation or ""
-        kept = await graded(doors.ledger, scope, id, grade)
+        kept = await graded(self._doors.ledger, scope, id, grade)
         return _not_found(id) if kept is None else _json({"conversations": [kept]})
 
-    @api.get("/stats")
-    async def stats(request: Request) -> Response:
+    async def stats(self, request: Request) -> Response:
         """Of the conversations that the caller may see; with the admin token also of the proxy."""
-        scope = scoped(request)
-        found, state = await listed(doors.ledger, scope, MOST)
-        own = {"proxy": _proxy(doors)} if scope is None else {}
-        return _json({**_seen(found, doors.clock()), **own, **_how(doors, state)})
-
-    return api
+        scope = self._scoped(request)
+        found, state = await listed(self._doors.ledger, scope, MOST)
+        own = {"proxy": _proxy(self._doors)} if scope is None else {}
+        return _json({**_seen(found, self._doors.clock()), **own, **_how(self._doors, state)})
 
 
 async def _grade_task(doors: Doors, scope: bytes | None, posted: Posted, grade: Grade) -> Response:

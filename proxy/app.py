@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import uvicorn
 
 from proxy import contracts, routes, server
+from proxy.counting import Counts
 from proxy.doors import Doors, State
 from proxy.errors import SettingsError
 from proxy.forms import Forms
@@ -30,10 +31,11 @@ from proxy.keys import Keyring
 from proxy.ledger import in_memory
 from proxy.ledger.contract import Ledger
 from proxy.memo import Memo
-from proxy.observe import Counts, Observer
+from proxy.observe import Observer
 from proxy.prices import Prices
 from proxy.settings import Settings, UpstreamSettings, artifact_rules
-from proxy.upstream import Target, Upstream
+from proxy.upstream import Upstream
+from proxy.ways import Target
 from proxy.workers import Alone, Overseer, Workers
 
 _SAVE_EVERY = 1.0

@@ -12,7 +12,7 @@ from proxy.core import pricing, saving, thought
 from proxy.core.contract import Contract
 from proxy.core.outcome import Money
 from proxy.core.prefix import INTACT
-from proxy.core.reply import Seen
+from proxy.core.seen import Seen
 from proxy.core.shadow import Shadow
 from proxy.core.tariff import Tariff, Unpriced
 from proxy.core.thought import Gone, Sides, Thought

@@ -27,7 +27,8 @@ from proxy.commands import simulate as simulate_command
 from proxy.commands.telling import told
 from proxy.contracts import Contracts
 from proxy.core import policy
-from proxy.settings import DEFAULT_POLICY, Settings, load
+from proxy.loading import load
+from proxy.settings import DEFAULT_POLICY, Settings
 
 cli = typer.Typer(
     name="lethe",

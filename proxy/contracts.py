@@ -20,7 +20,8 @@ from proxy.core import contract as core
 from proxy.core import paths
 from proxy.core.contract import Asked, Chosen, Contract, StreamUsage, UserTurn
 from proxy.settings import Settings, UpstreamSettings
-from proxy.upstream import Reply, Target, Upstream
+from proxy.upstream import Reply, Upstream
+from proxy.ways import Target
 
 _REMEMBERED = 1000
 ASK_SECONDS = 2.0

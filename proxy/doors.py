@@ -18,7 +18,8 @@ from proxy.outlook import Outlook
 from proxy.prices import Prices
 from proxy.ratios import Ratios
 from proxy.settings import Settings
-from proxy.upstream import Target, Upstream
+from proxy.upstream import Upstream
+from proxy.ways import Target
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from proxy import forwarding
 from proxy.account import Account, told_of
 from proxy.core import headers as wire_headers
 from proxy.core import paths
+from proxy.core.codings import Decoder
 from proxy.core.outcome import Route
-from proxy.core.reply import Decoder
 from proxy.core.sse import UsageFilter
 from proxy.core.turn import Turn, Unreadable
 from proxy.core.wire import chat as wire

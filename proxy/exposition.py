@@ -16,7 +16,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from proxy.observe import FAMILIES, Family, Labels, Numbers
+from proxy.counting import Labels, Numbers
+from proxy.families import FAMILIES, Family
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

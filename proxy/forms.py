@@ -9,9 +9,10 @@ from collections import OrderedDict
 from msgspec.structs import replace
 from xxhash import xxh3_128_digest
 
-from proxy.core import form
+from proxy.core import dialect, form
+from proxy.core.dialect import Wire
 from proxy.core.fingerprint import Message
-from proxy.core.form import Shape, Wire
+from proxy.core.form import Shape
 from proxy.core.replies import Reply
 from proxy.core.verdict import Kind
 
@@ -39,7 +40,7 @@ class Forms:
         if found is None:
             if len(self._wires) >= _MOST_WIRES:
                 self._wires.clear()
-            found = self._wires[raw] = form.unpacked(raw, Wire())
+            found = self._wires[raw] = dialect.unpacked(raw, Wire())
         return found
 
     def shape(

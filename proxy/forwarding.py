@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from proxy import advising, writing
 from proxy.account import Account
-from proxy.core import form, paths
+from proxy.core import dialect, paths
 from proxy.core import headers as wire_headers
+from proxy.core.codings import Decoder
 from proxy.core.contract import Remedy, StreamUsage
-from proxy.core.form import Wire
+from proxy.core.dialect import Wire
 from proxy.core.headers import Headers
 from proxy.core.policy import Name
-from proxy.core.reply import Decoder
 from proxy.core.wire import chat as wire
 from proxy.cycle import Client
 from proxy.doors import Doors
@@ -226,10 +226,10 @@ async def _wire(doors: Doors, decided: Decided, remedy: Remedy) -> Wire:
     """How it is written now: as another worker found out for this conversation, else as the remedy
     has it.
     """
-    mended = form.mended(decided.wire, remedy)
+    mended = dialect.mended(decided.wire, remedy)
     pin = writing.names_of(decided.up, decided.turn.model)[1]
     raw = (await _settled(doors, decided, {pin: None})).get(pin)
-    stands = form.unpacked(raw, mended) if raw else mended
+    stands = dialect.unpacked(raw, mended) if raw else mended
     return mended if stands == decided.wire else stands
 
 
@@ -249,7 +249,7 @@ async def _learn(doors: Doors, mend: _Mend) -> None:
         doors.state.refuses_usage[up.name] = doors.ticks() + REFUSAL_HOLDS
     else:
         pin = writing.names_of(up, decided.turn.model)[1]
-        await _settled(doors, decided, {pin: form.packed(mend.wire)})
+        await _settled(doors, decided, {pin: dialect.packed(mend.wire)})
         await writing.learn(doors, up, decided.turn.model, mend.wire)
     if decided is not None:
         advising.advise(doors, up, decided.turn.model, decided.contract, mend.remedy)

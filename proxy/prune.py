@@ -15,13 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy import adding, shadowing, writing
-from proxy.core import artifact, explain, fingerprint, form, outcome, policy, prefix, turn
+from proxy.core import artifact, dialect, explain, fingerprint, outcome, policy, prefix, turn
 from proxy.core.additions import NOTHING, Added
 from proxy.core.artifact import Judgement
 from proxy.core.contract import Contract, Drops, Reuse
+from proxy.core.dialect import Wire
 from proxy.core.expect import Cached
 from proxy.core.explain import Explanation
-from proxy.core.form import Wire
 from proxy.core.horizon import Weighed
 from proxy.core.policy import Name, Policy
 from proxy.core.prefix import Cause
@@ -277,7 +277,7 @@ class _Asking(msgspec.Struct, frozen=True):
 
     def standing_wire(self, settled: Settled) -> Wire:
         raw = next((settled.pins[name] for name in self.pins if name in settled.pins), None)
-        return form.unpacked(raw, self.wire) if raw else self.wire
+        return dialect.unpacked(raw, self.wire) if raw else self.wire
 
 
 async def _asking(

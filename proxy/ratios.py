@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.ratio import Ratio
-from proxy.core.reply import Seen
+from proxy.core.seen import Seen
 
 _MOST = 500
 _NEW = Ratio()

@@ -16,11 +16,11 @@ import orjson
 
 from proxy import exchange
 from proxy.account import answer
+from proxy.counting import Numbers
 from proxy.cycle import CLIENT
 from proxy.doors import Doors
 from proxy.errors import KeyDenied, KeyUnknown, ProxyError
 from proxy.forwarding import Request
-from proxy.observe import Numbers
 from proxy.relay import Receive, Send
 
 Scope = MutableMapping[str, Any]

@@ -1,184 +1,40 @@
-"""Settings: command line, environment and a TOML file, read once into one frozen value.
-
-Precedence: command line, environment, file, default. What `[table] key` is in the file is
-`LETHE_TABLE_KEY` in the environment; what comes many times (`[[upstream]]`, `[[key]]`,
-`[model_policies]`) stands in the file only, but for the URL of the default upstream. Secrets never
-stand in the file: it names the environment variables that hold them. All complaints come at once.
-"""
+"""What can be set, with each default and what it means: one frozen value, read once (`loading`)."""
 
 from __future__ import annotations
 
-import os
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
-from hashlib import sha256
-from ipaddress import ip_address
-from pathlib import Path
-from typing import Annotated, Any, Literal
-from urllib.parse import SplitResult, urlsplit
+from typing import Annotated, Literal
 
-from proxy import pricefile, providers
-from proxy.core import artifact, policy
+from proxy.core import artifact
 from proxy.core import tools as tool_names
-from proxy.core.contract import Table as Contracts
-from proxy.errors import SettingsError
-from proxy.reading import (
-    FLAG,
-    SECONDS,
-    Given,
-    Kind,
-    Reading,
-    Secret,
-    Spot,
-    Table,
-    known_are,
-    shapes,
-    shown,
-    text,
-    wanted,
-    whole,
+from proxy.kinds import (
+    Count,
+    File,
+    Flag,
+    HeaderName,
+    Host,
+    Log,
+    Name,
+    Policies,
+    PolicyName,
+    Port,
+    RedisUrl,
+    Regex,
+    Seconds,
+    Sha256,
+    ShadowName,
+    Text,
+    Url,
+    Variable,
+    digest,
 )
+from proxy.reading import Secret, whole
 
 DEFAULT_POLICY = "after_artifact"
 """What holds where nobody chose a policy, and no contract knows a reason for another."""
 _DAY = 86_400.0
 _MIB = 1 << 20
-
-
-# Kinds of our own
-
-
-def _policy(value: Any) -> str:
-    if not isinstance(value, str):
-        raise wanted(value, f"one of {', '.join(policy.NAMES)}")
-    try:
-        return str(policy.parse(value))
-    except ValueError as error:
-        close = get_close_matches(value, policy.NAMES, 1)
-        raise ValueError("; ".join((str(error), *(f"did you mean {n}?" for n in close)))) from None
-
-
-def _shadow(value: Any) -> str:
-    """A policy that can be looked at before it is used."""
-    name = _policy(value)
-    if policy.parse(name).name in (policy.Name.KEEP, policy.Name.OBSERVE, policy.Name.OFF):
-        raise ValueError(
-            f"got {shown(value)}; wanted a policy that drops something: `observe` itself sends "
-            "what `keep` sends, and tells of it"
-        )
-    return name
-
-
-def _policies(value: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, Mapping):
-        raise wanted(value, "a table of model patterns and policies")
-    return tuple((pattern, _policy(name)) for pattern, name in value.items())
-
-
-def _upstream_url(value: Any) -> str:
-    what = "an http or https URL with a host, with or without /v1"
-    parts = _split(value)
-    if isinstance(value, str) and "@" in value:
-        raise ValueError("wanted a URL without a credential (what came is not shown)")
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise wanted(value, what)
-    if parts.query or parts.fragment:
-        raise wanted(value, f"{what}, and no query or fragment")
-    return str(value).rstrip("/")
-
-
-def _redis_url(value: Any) -> str:
-    """Its shape; the ledger reads the rest. What came may hold a password, and is not shown."""
-    what = "redis://host:6379/0, rediss://…, unix:///path, redis+sentinel://… or redis+cluster://…"
-    refused = ValueError(f"wanted {what} (what came is not shown)")
-    if not isinstance(value, str) or not re.fullmatch(_REDIS, value):
-        raise refused
-    if value.startswith(("redis://", "rediss://")):
-        parts = _split(value)
-        if parts is None or not parts.hostname:
-            raise refused
-    return value
-
-
-_REDIS = r"(rediss?(\+(sentinel|cluster))?|unix)://\S+"
-
-
-def _split(url: Any) -> SplitResult | None:
-    """The parts of a URL; None for what is none."""
-    if not isinstance(url, str) or re.search(r"\s", url):
-        return None
-    try:
-        parts = urlsplit(url)
-        return parts if parts.port != 0 else None
-    except ValueError:
-        return None
-
-
-def _variable(value: Any) -> str:
-    # Lower case is refused so that a key is, pasted here by mistake; what came is not shown.
-    if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
-        return value
-    raise ValueError("wanted the name of an environment variable, in capitals (not its value)")
-
-
-def _sha256(value: Any) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[0-9a-fA-F]{64}", value):
-        return value.lower()
-    raise ValueError('wanted the key\'s SHA-256 in 64 hex digits: printf %s "$KEY" | sha256sum')
-
-
-def _digest(key: str) -> str:
-    return sha256(key.strip().encode()).hexdigest()
-
-
-def _regex(value: Any) -> str:
-    if not isinstance(value, str) or value == "":
-        raise wanted(value, "a regular expression")
-    try:
-        re.compile(value)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"got {shown(value)}; wanted a regular expression: {error}") from None
-    return value
-
-
-def _file(value: Any) -> str:
-    if isinstance(value, str) and Path(value).is_file() and os.access(value, os.R_OK):
-        return value
-    raise wanted(value, "a file that can be read")
-
-
-def _log(value: Any) -> str:
-    if not isinstance(value, str) or value == "":
-        raise wanted(value, "stdout, stderr, off or the path of a file")
-    if value not in ("stdout", "stderr", "off") and not Path(value).absolute().parent.is_dir():
-        raise ValueError(f"got {shown(value)}, whose folder does not exist; or stdout, stderr, off")
-    return value
-
-
-Port = Annotated[int, whole(0, 65_535)]
-Count = Annotated[int, whole(1)]
-Seconds = Annotated[float, SECONDS]
-Flag = Annotated[bool, FLAG]
-Text = Annotated[str, text("a text", r".+")]
-Host = Annotated[str, text("a host name or address", r"[^\s/@]+")]
-HeaderName = Annotated[str, text("a header name in lower case", r"[a-z0-9!#$%&'*+.^_`|~-]+")]
-Name = Annotated[str, text("a name of up to 64 letters, digits, . _ -", r"[A-Za-z0-9._-]{1,64}")]
-PolicyName = Annotated[str, Kind(_policy)]
-ShadowName = Annotated[str, Kind(_shadow)]
-Policies = Annotated[tuple[tuple[str, str], ...], Kind(_policies)]
-Url = Annotated[str, Kind(_upstream_url)]
-RedisUrl = Annotated[str, Kind(_redis_url)]
-Variable = Annotated[str, Kind(_variable)]
-Sha256 = Annotated[str, Kind(_sha256)]
-Regex = Annotated[str, Kind(_regex)]
-File = Annotated[str, Kind(_file)]
-Log = Annotated[str, Kind(_log)]
-
-
-# What can be set
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +177,7 @@ class KeySettings:
     key_sha256: Sha256 | None = None
     """SHA-256 of the key in hex."""
 
-    sha256: Annotated[str, Secret("key_env", _digest)] = field(default="", repr=False)
+    sha256: Annotated[str, Secret("key_env", digest)] = field(default="", repr=False)
     """What a credential is looked up by, whichever of the two was given."""
 
     policy: PolicyName | None = None
@@ -531,294 +387,3 @@ def _extended(rules: artifact.Rules, own: ArtifactSettings) -> artifact.Rules:
         error_patterns=(*rules.error_patterns, *map(re.compile, own.error_patterns)),
         **{table: getattr(rules, table) - named | names for table, names in tools.items()},
     )
-
-
-# Where else they come from
-
-_SHORT = {"ledger.redis": "redis"}
-_FILE_ONLY = frozenset({"model_policies"})
-# The command line's (where the file is), and those of the tests and of .ci/run.
-_NOT_SETTINGS = frozenset({"LETHE_CONFIG", "LETHE_SHARED", "LETHE_VENV"})
-# Kubernetes writes these into every container that runs beside a service called `lethe`.
-_SERVICE_LINK = re.compile(r"LETHE_(SERVICE_(HOST|PORT)\w*|PORT_\d+_(TCP|UDP|SCTP)\w*)")
-
-
-def overridable() -> dict[str, Kind]:
-    """What environment and command line can set, by path (`port`, `ledger.ttl`)."""
-    found: dict[str, Kind] = {"upstream": Kind(_upstream_url)}
-    for name, shape in shapes(Settings).items():
-        if isinstance(shape, Kind) and name not in _FILE_ONLY:
-            found[name] = shape
-        elif isinstance(shape, Table):
-            inner = shapes(shape.of).items()
-            found |= {f"{name}.{key}": kind for key, kind in inner if isinstance(kind, Kind)}
-    return found
-
-
-def variable_of(path: str) -> str:
-    """The environment variable of a path: `LETHE_LEDGER_TTL`."""
-    return "LETHE_" + argument_of(path).upper()
-
-
-def argument_of(path: str) -> str:
-    """The name of a path's override from the command line: `ledger_ttl`."""
-    return _SHORT.get(path, path).replace(".", "_")
-
-
-def option_of(path: str) -> str:
-    """The command line's word for a path: `--ledger-ttl`."""
-    return "--" + argument_of(path).replace("_", "-")
-
-
-# The one place where they are read
-
-
-def load(
-    argv_overrides: Mapping[str, Any],
-    environ: Mapping[str, str],
-    file: Path | None,
-    *,
-    serving: bool = True,
-) -> Settings:
-    """All that is set, checked. Raises SettingsError with every complaint at once.
-
-    `argv_overrides` has the command line's options by name (`port`, `redis`, `upstream`,
-    `admin_port`), None for those that were not given. `serving` false does without an upstream.
-    """
-    known = overridable()
-    given = _from_environ(environ, known) | _from_argv(argv_overrides, known)
-    reading = Reading(given, environ, file)
-    raw = _from_file(file, reading)
-    settings = reading.table(Settings, raw or {}, Spot())
-    settings = replace(
-        settings,
-        upstreams=_upstreams(settings.upstreams, given.get("upstream"), reading),
-        keys=tuple(_recognised(key) for key in settings.keys),
-    )
-    complaints = reading.complaints + _unknown_names(argv_overrides, environ, known, reading)
-    table, wrong = providers.read(Path(settings.providers) if settings.providers else None)
-    complaints += wrong
-    complaints += pricefile.read(Path(settings.prices) if settings.prices else None)[1]
-    if raw is not None:
-        found = _conflicts(settings, table, serving)
-        complaints += [complaint for paths, complaint in found if not reading.bad & paths]
-    if complaints:
-        count = "1 setting" if len(complaints) == 1 else f"{len(complaints)} settings"
-        raise SettingsError("\n  ".join((f"{count} cannot be used:", *complaints)))
-    return settings
-
-
-def _from_environ(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, Given]:
-    """What variables set. An empty one counts as unset: compose files pass on what is not there."""
-    names = {path: variable_of(path) for path in known}
-    return {
-        path: Given(environ[name], name)
-        for path, name in names.items()
-        if environ.get(name) and not _is_service_link(name, environ[name])
-    }
-
-
-def _is_service_link(name: str, value: str) -> bool:
-    return bool(_SERVICE_LINK.fullmatch(name)) or (
-        name == "LETHE_PORT" and re.match(r"(tcp|udp|sctp)://", value) is not None
-    )
-
-
-def _from_argv(overrides: Mapping[str, Any], known: Iterable[str]) -> dict[str, Given]:
-    return {
-        path: Given(overrides[argument_of(path)], option_of(path))
-        for path in known
-        if overrides.get(argument_of(path)) is not None
-    }
-
-
-def _from_file(file: Path | None, reading: Reading) -> dict[str, Any] | None:
-    """The file's tables, None where it cannot be read."""
-    if file is None:
-        return {}
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        reading.complain(Spot(), f"cannot be read: {reason}", str(file))
-    except (ValueError, RecursionError) as error:
-        reading.complain(Spot(), f"is not TOML: {error}", str(file))
-    return None
-
-
-def _unknown_names(
-    overrides: Mapping[str, Any],
-    environ: Mapping[str, str],
-    known: Iterable[str],
-    reading: Reading,
-) -> list[str]:
-    """Options and variables that set nothing, but for variables that hold a named secret."""
-    arguments = sorted(argument_of(path) for path in known)
-    variables = sorted(variable_of(path) for path in known)
-    odd = [name for name in overrides if name not in arguments]
-    odd_variables = sorted(
-        name
-        for name, value in environ.items()
-        if name.startswith("LETHE_")
-        and name not in (*variables, *reading.variables, *_NOT_SETTINGS)
-        and not _is_service_link(name, value)
-    )
-    return [f"{name}: is unknown; {known_are(name, arguments)}" for name in odd] + [
-        f"{name}: is unknown; {known_are(name, variables)}" for name in odd_variables
-    ]
-
-
-def _upstreams(
-    rows: tuple[UpstreamSettings, ...], given: Given | None, reading: Reading
-) -> tuple[UpstreamSettings, ...]:
-    """The file's upstreams; a URL from outside is that of `default`, and makes it the first."""
-    if given is None:
-        return rows
-    try:
-        url = _upstream_url(given.value)
-    except ValueError as error:
-        reading.complain(Spot("upstream.url"), str(error), given.where)
-        return rows
-    default = next((row for row in rows if row.name == "default"), UpstreamSettings())
-    return (replace(default, url=url), *(row for row in rows if row is not default))
-
-
-def _recognised(key: KeySettings) -> KeySettings:
-    return replace(key, sha256=key.key_sha256) if key.key_sha256 else key
-
-
-# What does not go together
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody beyond this machine can reach a listener there."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-Conflict = tuple[set[str], str]
-"""The paths that are at odds, and the complaint; not made where one of them is bad by itself."""
-
-
-def _conflicts(settings: Settings, table: Contracts, serving: bool) -> Iterator[Conflict]:
-    if serving:
-        yield from _without_upstream(settings)
-    yield from _shadows_at_odds(settings)
-    yield from _without_shared_ledger(settings)
-    yield from _listeners_at_odds(settings)
-    for number, up in enumerate(settings.upstreams, 1):
-        yield from _upstream_at_odds(settings, up, f"[[upstream]] {number} ({up.name})")
-        yield from _without_contract(table, up, f"[[upstream]] {number} ({up.name})")
-    for number, key in enumerate(settings.keys, 1):
-        yield from _key_at_odds(settings, key, f"[[key]] {number} ({key.alias})")
-    yield from _keys_at_odds(settings)
-
-
-def _without_upstream(settings: Settings) -> Iterator[Conflict]:
-    if not settings.upstreams:
-        yield (
-            {"upstream", "upstream.url"},
-            "no upstream: give --upstream URL, set LETHE_UPSTREAM or write an [[upstream]] table",
-        )
-
-
-def _shadows_at_odds(settings: Settings) -> Iterator[Conflict]:
-    names = settings.shadow
-    if len(names) > MOST_SHADOWS:
-        yield {"shadow"}, f"shadow: got {len(names)} policies; wanted {MOST_SHADOWS} at most"
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield {"shadow"}, f"shadow: {name} stands twice; each policy is looked at once"
-
-
-def _without_shared_ledger(settings: Settings) -> Iterator[Conflict]:
-    if settings.workers > 1 and settings.ledger.redis is None:
-        yield (
-            {"workers", "ledger.redis"},
-            f"{settings.workers} workers without Redis would each keep verdicts of their own and "
-            "break each other's prefixes: give --redis URL (LETHE_REDIS, [ledger] redis), or run "
-            "1 worker",
-        )
-
-
-def _listeners_at_odds(settings: Settings) -> Iterator[Conflict]:
-    admin = settings.admin
-    if not is_loopback(admin.host) and admin.token is None:
-        yield (
-            {"admin.host", "admin.token_env"},
-            f"[admin] host {admin.host} can be reached from outside, and there is no token: set "
-            f"{admin.token_env}, or listen on 127.0.0.1",
-        )
-    if admin.port == settings.port != 0:
-        yield (
-            {"port", "admin.port"},
-            f"port and [admin] port are both {admin.port}; each listener wants its own",
-        )
-
-
-def _upstream_at_odds(settings: Settings, up: UpstreamSettings, where: str) -> Iterator[Conflict]:
-    if not up.url:
-        yield {"upstream.url"}, f"{where}: url is wanted"
-    if sum(up.name == other.name for other in settings.upstreams) > 1:
-        yield {"upstream.name"}, f"{where}: another upstream has this name; each wants its own"
-    if up.client_key and not up.client_cert:
-        yield (
-            {"upstream.client_cert", "upstream.client_key"},
-            f"{where}: client_key without client_cert",
-        )
-    aliases = [key.alias for key in settings.keys]
-    for alias in up.keys:
-        if alias not in aliases:
-            yield (
-                {"key.alias", "key", "upstream.keys"},
-                f"{where}: no [[key]] has the alias {alias}; {known_are(alias, aliases)}",
-            )
-
-
-def _without_contract(table: Contracts, up: UpstreamSettings, where: str) -> Iterator[Conflict]:
-    if up.contract is not None and table.named(up.contract) is None:
-        close = providers.close_to(up.contract, [contract.name for contract in table.contracts])
-        yield (
-            {"upstream.contract", "providers"},
-            f"{where}: no contract is named {up.contract}; {close}",
-        )
-
-
-def _key_at_odds(settings: Settings, key: KeySettings, where: str) -> Iterator[Conflict]:
-    if (key.key_env is None) == (key.key_sha256 is None):
-        yield (
-            {"key.key_env", "key.key_sha256"},
-            f"{where}: wanted either key_env or key_sha256, to know the key by",
-        )
-    names = [up.name for up in settings.upstreams]
-    if key.upstream is not None and key.upstream not in names:
-        yield (
-            {"upstream", "upstream.name", "key.upstream"},
-            f"{where}: no [[upstream]] is named {key.upstream}; {known_are(key.upstream, names)}",
-        )
-    if key.virtual:
-        ups = [up for up in settings.upstreams if key.upstream in (None, up.name)]
-        lacking = [up.name for up in ups if up.api_key is None]
-        if lacking:
-            yield (
-                {"upstream", "upstream.name", "upstream.api_key_env", "key.upstream"},
-                f"{where}: is virtual, and no api_key_env gives the key of {', '.join(lacking)}",
-            )
-
-
-def _keys_at_odds(settings: Settings) -> Iterator[Conflict]:
-    aliases = [key.alias for key in settings.keys]
-    for alias in sorted({alias for alias in aliases if aliases.count(alias) > 1}):
-        yield {"key.alias"}, f"[[key]]: the alias {alias} stands twice; each key wants its own"
-    by_digest: dict[str, list[str]] = {}
-    for key in settings.keys:
-        by_digest.setdefault(key.sha256, []).append(key.alias)
-    for digest, names in by_digest.items():
-        if digest and len(names) > 1:
-            yield {"key.alias"}, f"[[key]]: {', '.join(names)} are one and the same key"
-    if settings.virtual_keys and not any(key.virtual for key in settings.keys):
-        yield (
-            {"virtual_keys", "key", "key.virtual"},
-            "virtual_keys is true and no [[key]] has virtual = true: nobody could get in",
-        )

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from proxy.core.reply import Decoder, Seen, StreamReader, read_body, read_error
+from proxy.core.codings import Decoder
+from proxy.core.reply import StreamReader, read_body, read_error
+from proxy.core.seen import Seen
 
 LARGEST_BODY = 8 * 1024 * 1024
 """Bytes of a reply that is not streamed, decoded; what is longer passes, but is not read."""

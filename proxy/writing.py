@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from proxy.core import echo, fingerprint, form
+from proxy.core import dialect, echo, fingerprint, form
 from proxy.core.contract import Contract, Requires, Reuse
+from proxy.core.dialect import Wire
 from proxy.core.fingerprint import Message
-from proxy.core.form import Shape, Wire
+from proxy.core.form import Shape
 from proxy.core.replies import Reply
 from proxy.core.turn import Turn
 from proxy.core.verdict import Kind, Verdict
@@ -37,7 +38,7 @@ def wire_for(contract: Contract, up: UpstreamSettings, settings: Settings) -> Wi
     at_rest = settings.ledger.history == "full"
     restores = up.restore == "always" or (up.restore == "auto" and wanted and at_rest)
     repairs = up.echo_repair == "auto" and generated and at_rest
-    return form.wire_of(contract, up.carrier == "as_sent", restores, repairs)
+    return dialect.wire_of(contract, up.carrier == "as_sent", restores, repairs)
 
 
 def names_of(up: UpstreamSettings, model: str) -> tuple[str, str]:
@@ -51,7 +52,7 @@ async def offered(doors: Doors, it: Turn, up: UpstreamSettings, contract: Contra
     """The wire that this conversation gets if none is pinned to it."""
     own = wire_for(contract, up, doors.settings)
     raw = await _learned(doors, up, it.model)
-    return form.unpacked(raw, own) if raw else own
+    return dialect.unpacked(raw, own) if raw else own
 
 
 async def _learned(doors: Doors, up: UpstreamSettings, model: str) -> bytes | None:
@@ -72,7 +73,7 @@ MOST_LESSONS = 1_000
 
 
 async def learn(doors: Doors, up: UpstreamSettings, model: str, wire: Wire) -> None:
-    raw = form.packed(wire)
+    raw = dialect.packed(wire)
     doors.state.lessons[up.name, model] = (doors.ticks(), raw)
     await doors.ledger.learn(names_of(up, model)[0], raw, LESSON_SECONDS)
 
@@ -80,7 +81,7 @@ async def learn(doors: Doors, up: UpstreamSettings, model: str, wire: Wire) -> N
 def asked_pins(up: UpstreamSettings, model: str, wire: Wire) -> Mapping[str, bytes | None]:
     """The pins to ask for, what counts first: whether a 400 put one there, and the first one."""
     first, mended = names_of(up, model)
-    return {mended: None, first: form.packed(wire)}
+    return {mended: None, first: dialect.packed(wire)}
 
 
 def pinned(doors: Doors, it: Turn, up: UpstreamSettings) -> Wire | None:

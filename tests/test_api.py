@@ -15,22 +15,13 @@ from proxy.settings import Settings
 from tests.doors import redis_server
 from tests.journey.provider import Provider, providing
 from tests.journey.proxy_server import Running, running, settings_for
-from tests.page.talk import SYSTEM, answers, grow, history, post, put, silent, talk
+from tests.page.talk import SYSTEM, grow, history, post, put, silent, talk
+from tests.page.talking import provider, proxy
+
+__all__ = ["provider", "proxy"]
 
 TOKEN = "an-admin-token"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with providing(answers) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def proxy(provider: Provider) -> AsyncIterator[Running]:
-    async with running(settings_for(provider.url)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ import pytest
 from proxy.bill import Bill, bill
 from proxy.core.contract import CacheRule, Contract, Reuse, UserTurn
 from proxy.core.prefix import Cause
-from proxy.core.reply import Seen, ToolCall
+from proxy.core.seen import Seen, ToolCall
 from proxy.core.sent import Element, Part, Sent
 from proxy.core.shade import Shade
 from proxy.core.thought import Thought
 from proxy.core.usage import Usage
-from proxy.observe import Counts
+from proxy.counting import Counts
 from proxy.prices import Prices
 from proxy.ratios import Ratios
 from proxy.settings import Settings, UpstreamSettings

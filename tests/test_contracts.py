@@ -29,8 +29,10 @@ from proxy.core.contract import (
     UserTurn,
 )
 from proxy.errors import SettingsError
-from proxy.settings import Settings, UpstreamSettings, load
-from proxy.upstream import Target, Upstream
+from proxy.loading import load
+from proxy.settings import Settings, UpstreamSettings
+from proxy.upstream import Upstream
+from proxy.ways import Target
 from tests.journey.provider import Answer, Came, providing
 from tests.journey.proxy_server import running, settings_for
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.settings import load
+from proxy.loading import load
 from tests.deploy.boards import ALERTS, DASHBOARDS, DEPLOY, promtool
 from tests.shared import ROOT
 

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from proxy import forms as rooms
-from proxy.core import fingerprint, form
+from proxy.core import dialect, fingerprint, form
+from proxy.core.dialect import Wire
 from proxy.core.fingerprint import Message
-from proxy.core.form import Wire
 from proxy.core.replies import Reply
 from proxy.core.verdict import Kind
 from proxy.core.wire import chat
@@ -76,12 +76,12 @@ def test_a_form_that_is_very_large_is_worked_out_and_not_held() -> None:
 
 def test_a_pinned_wire_is_read_once_and_wires_are_bounded() -> None:
     forms = Forms(7)
-    raw = form.packed(RESTORES)
+    raw = dialect.packed(RESTORES)
 
     assert RESTORES == forms.wire(raw)
     assert forms.wire(raw) is forms.wire(raw)
     for at in range(rooms._MOST_WIRES + 10):
-        forms.wire(form.packed(Wire(writes=str(at))))
+        forms.wire(dialect.packed(Wire(writes=str(at))))
     assert rooms._MOST_WIRES >= len(forms._wires)
     assert RESTORES == forms.wire(raw)
 

@@ -22,7 +22,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy import exposition, observe
+from proxy import exposition, families, observe
 from proxy.account import FAILED
 from proxy.core.contract import Reuse
 from proxy.core.expect import Cached, Missed
@@ -37,7 +37,8 @@ from proxy.core.shadow import Shadow
 from proxy.core.tariff import Unpriced
 from proxy.core.thought import Thought
 from proxy.core.usage import Usage
-from proxy.observe import Counts, Observer
+from proxy.counting import Counts
+from proxy.observe import Observer
 from proxy.relay import Ending
 from proxy.settings import MOST_SHADOWS
 from tests.shared import ROOT
@@ -123,7 +124,7 @@ def test_prometheus_own_parser_reads_every_family_and_no_other() -> None:
 
     found = {family.name: family for family in text_string_to_metric_families(text)}
 
-    assert {name.removesuffix("_total") for name in observe.METRICS} == set(found)
+    assert {name.removesuffix("_total") for name in families.METRICS} == set(found)
     assert [] == [name for name in found if not found[name].documentation]
     assert "_created" not in text
 
@@ -225,7 +226,7 @@ def test_every_place_that_can_have_trouble_is_told_from_the_start() -> None:
     placed = r'fault\("(\w+)"\)|"lethe_faults_total", \("(\w+)",\)'
     found = {a or b for source in sources for a, b in re.findall(placed, source)}
 
-    (faults,) = [family for family in observe.FAMILIES if family.name == "lethe_faults_total"]
+    (faults,) = [family for family in families.FAMILIES if family.name == "lethe_faults_total"]
 
     assert {(place,) for place in found} == set(faults.zeros)
 

@@ -10,17 +10,11 @@ from typing import Any
 
 import pytest
 
-from proxy import reading, settings
+from proxy import loading, reading, settings
 from proxy.core import artifact
 from proxy.errors import SettingsError
-from proxy.settings import (
-    KeySettings,
-    Settings,
-    UpstreamSettings,
-    load,
-    overridable,
-    variable_of,
-)
+from proxy.loading import load, overridable, variable_of
+from proxy.settings import KeySettings, Settings, UpstreamSettings
 from tests.shared import ROOT
 
 FILE = ROOT / "config" / "lethe.toml"
@@ -129,7 +123,7 @@ def test_each_variable_and_each_option_has_one_name_of_its_own() -> None:
     paths = overridable()
 
     assert len(paths) == len({variable_of(path) for path in paths})
-    assert len(paths) == len({settings.option_of(path) for path in paths})
+    assert len(paths) == len({loading.option_of(path) for path in paths})
 
 
 # Upstreams and keys

@@ -8,7 +8,7 @@ import json
 import pytest
 import zstandard
 
-from proxy.core.reply import Seen
+from proxy.core.seen import Seen
 from proxy.tap import LARGEST_BODY, LARGEST_PIECE, LARGEST_STREAM, Tap
 
 JSON, STREAM = b"application/json", b"text/event-stream; charset=utf-8"

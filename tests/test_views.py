@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,14 @@ from proxy import views
 from proxy.commands.asking import Admin, admin_at
 from tests.journey.provider import Provider, providing
 from tests.journey.proxy_server import Running, running, settings_for
-from tests.page.talk import SYSTEM, answers, grow, history, put, silent, talk
+from tests.page.talk import SYSTEM, grow, history, put, silent, talk
+from tests.page.talking import provider, proxy
+
+__all__ = ["provider", "proxy"]
 
 TOKEN = "an-admin-token"
 cli = typer.Typer()
 views.register(cli)
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with providing(answers) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def proxy(provider: Provider) -> AsyncIterator[Running]:
-    async with running(settings_for(provider.url)) as opened:
-        yield opened
 
 
 async def lethe(proxy: Running | str, *words: str, columns: int = 140, **env: str) -> Result:

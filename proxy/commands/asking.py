@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from proxy.conflicts import is_loopback
 from proxy.errors import ProxyError, SettingsError
+from proxy.loading import load
 from proxy.page import plain
-from proxy.settings import is_loopback, load
 
 if TYPE_CHECKING:
     import httpx

@@ -148,9 +148,9 @@ def _asked(upstream: str, model: str, key: str, count: Callable[[str], None]) ->
 async def _visited(upstream: str, model: str, key: str, tick: Callable[[str], None]) -> Record:
     import httpx
 
+    from proxy.conflicts import is_loopback
     from proxy.doctor.door import Door
     from proxy.doctor.probes import examine
-    from proxy.settings import is_loopback
 
     own = is_loopback(urlsplit(upstream).hostname or "")
     async with httpx.AsyncClient(timeout=None, trust_env=not own) as client:

@@ -141,7 +141,9 @@ def _case(step: Step, rule: CacheRule) -> str:
 
 
 def _compute_table(rows: list[Compute]) -> Table:
-    table = _table("In operations", "model", "c, GFLOP", "β, MFLOP", "P* = c/β", "L*, positions")
+    from proxy.replay.tables import titled
+
+    table = titled("In operations", "model", "c, GFLOP", "β, MFLOP", "P* = c/β", "L*, positions")
     for row in rows:
         rate = row.price.exchange_rate
         table.add_row(
@@ -155,28 +157,12 @@ def _compute_table(rows: list[Compute]) -> Table:
 
 
 def _bill_table(rows: list[Bill]) -> Table:
-    table = _table("On the bill", "prices", "new input $/M", "read $/M", "R*, requests")
+    from proxy.replay.tables import titled
+
+    table = titled("On the bill", "prices", "new input $/M", "read $/M", "R*, requests")
     for row in rows:
         new, read = row.sheet.cache_write * 1_000_000, row.sheet.cache_read * 1_000_000
         table.add_row(row.model, f"{new:.2f}", f"{read:.3f}", _amount(row.requests, ",.1f"))
-    return table
-
-
-def _table(title: str, first: str, *others: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=0,
-    )
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 

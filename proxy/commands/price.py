@@ -19,8 +19,8 @@ from proxy.core import pricing
 from proxy.core.pricing import Sheet
 from proxy.core.tariff import Row, Tariff
 from proxy.errors import SettingsError
+from proxy.loading import load
 from proxy.reading import known_are
-from proxy.settings import load
 
 if TYPE_CHECKING:
     pass

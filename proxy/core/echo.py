@@ -19,7 +19,7 @@ import msgspec
 from proxy.core import fingerprint
 from proxy.core.fingerprint import Message, digest
 from proxy.core.replies import Reply
-from proxy.core.reply import Seen
+from proxy.core.seen import Seen
 
 
 def digest_of(seen: Seen) -> bytes:

@@ -131,11 +131,11 @@ def _within(before: bytes | None, after: bytes | None) -> tuple[str, int | None,
 
 def _same_share(before: bytes, after: bytes) -> float:
     """How far two texts are the same, as a share of the first."""
-    return _common(before, after) / len(before) if before else 0.0
+    return common(before, after) / len(before) if before else 0.0
 
 
-def _common(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """The length of the common beginning, by halving."""
+def common(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """The length of the common beginning. Halving compares slices, which C does."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -148,14 +148,14 @@ def _common(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 def _first_difference(a: Any, b: Any) -> tuple[str, int | None]:
     if isinstance(a, str) and isinstance(b, str):
-        return "", _common(a, b)
+        return "", common(a, b)
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         for key in (*b, *(key for key in a if key not in b)):
             if a.get(key) != b.get(key):
                 path, offset = _first_difference(a.get(key), b.get(key))
                 return f".{key}{path}", offset
     if isinstance(a, list) and isinstance(b, list):
-        at = _common(a, b)
+        at = common(a, b)
         if at < min(len(a), len(b)):
             path, offset = _first_difference(a[at], b[at])
             return f"[{at}]{path}", offset

@@ -16,16 +16,15 @@ What a model's template leaves out at a new user message is in neither prompt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import accumulate
 
 import msgspec
 
-from proxy.core.contract import CacheRule, Reuse, UserTurn
-from proxy.core.saving import FRAME, PROMPTS, reckoned, with_read
-from proxy.core.sent import Element, Part, Shadowed
+from proxy.core.contract import CacheRule, UserTurn
+from proxy.core.sent import Shadowed
+from proxy.core.served import FRAME, PROMPTS, Cache, last_user
 from proxy.core.shade import Gone, Left
 from proxy.core.usage import Usage
 
@@ -61,11 +60,8 @@ def used(
     """
     if usage.input is None:
         return None
-    cache = _Cache(left, rule or PROMPTS, usage.input, _rendered(left, found, user_turn))
-    if usage.cache_read is None:
-        usage = with_read(usage, cache.sent() or 0)
-        return usage, reckoned(usage, cache.total, cache.shadow() or 0)
-    return usage, reckoned(usage, cache.total, cache.read(usage.cache_read))
+    rendered = _rendered(left, found, user_turn)
+    return _Other(left, rule or PROMPTS, usage.input, rendered).both(usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +80,8 @@ class _Rendered:
 def _rendered(left: Left, found: Gone, user_turn: UserTurn) -> _Rendered:
     if user_turn is UserTurn.KEEPS:
         return _Rendered(found.now, found.then, found.starts, range(0))
-    now = _last_user(left.elements)
-    then = _last_user(left.last.elements if left.last else ())
+    now = last_user(left.elements)
+    then = last_user(left.last.elements if left.last else ())
     return _Rendered(
         {place: tokens for place, tokens in found.now.items() if place > now},
         {place: tokens for place, tokens in found.then.items() if place > then},
@@ -94,128 +90,47 @@ def _rendered(left: Left, found: Gone, user_turn: UserTurn) -> _Rendered:
     )
 
 
-def _last_user(elements: Sequence[Element]) -> int:
-    places = range(len(elements) - 1, -1, -1)
-    spoken = (at for at in places if elements[at].part is Part.MESSAGE)
-    return next((at for at in spoken if elements[at].role == "user"), -1)
-
-
-class _Cache:
-    """What its rule serves of both prompts. Positions in tokens."""
+class _Other(Cache):
+    """The other prompt is the shadow's, after the shadow's last one."""
 
     def __init__(self, left: Left, rule: CacheRule, sent: int, less: _Rendered) -> None:
-        self._left, self._rule, self._less, self._sent = left, rule, less, sent
-        self._was = left.last.elements if left.last else ()
-        self.total = max(0, sent - round(sum(less.now.values())))
+        total = max(0, sent - round(sum(less.now.values())))
+        super().__init__(left.elements, left.last, left.intact, rule, sent, total, less.hidden)
+        self._less = less
 
-    def sent(self) -> int | None:
-        """What should have been read of the prompt that left; None where that cannot be told."""
-        return self._served(self._common(), 0, self._echoed(), self._sent)
-
-    def shadow(self) -> int | None:
-        """The same of the shadow's prompt, after the shadow's last one."""
-        common, then = self._common_shadow(), self._less.then
+    def other(self) -> int | None:
+        common, then = self._other_common(), self._less.then
         less = round(sum(tokens for place, tokens in then.items() if place < common))
-        echo = 0 if self._left.known in self._less.now else self._echoed()
-        return self._served(common, less, echo, self.total)
+        echo = 0 if self._known in self._less.now else self._echoed(self._elements, 0)
+        return self._served(common, -less, echo, self.total)
 
-    def read(self, read: int) -> int:
-        """What would have been read of the shadow's prompt, where the provider reports `read`."""
-        usual, modelled = self.sent(), self.shadow()
-        if modelled is not None and read == usual:
-            return modelled
-        there = self._place(read)
-        if modelled is None or usual is None:
-            return there
-        if read < usual:
-            return min(modelled, there)
-        # Where the shadow's prompt alone would have been broken, the rule decides.
-        whole = self._common_shadow() >= self._common()
-        return max(modelled, there) if whole else modelled
-
-    def _common(self) -> int:
-        """How many elements the last request and this one begin with, as the template has them."""
-        now, hidden = self._left.elements, self._less.hidden
-        common = self._left.known if self._left.intact else self._first_changed(frozenset())
-        return next((at for at in hidden if at < common and now[at].reasoning), common)
-
-    def _common_shadow(self) -> int:
-        """The same of the shadow's: what it leaves out of both does not part them, what it leaves
-        out of one does.
-        """
+    def _other_common(self) -> int:
+        """What the shadow leaves out of both does not part them, what it leaves out of one does."""
         now, then = self._less.now.keys(), self._less.then.keys()
-        both = frozenset(now & then)
-        common = self._left.known if self._left.intact else self._first_changed(both)
-        hidden = self._less.hidden
-        shown = (at for at in hidden if self._left.elements[at].reasoning and at not in then)
+        common = self._alike(now & then)
+        shown = (at for at in self._hidden if self._elements[at].reasoning and at not in then)
         return min((*shown, *(now - then), common))
 
-    def _first_changed(self, both: frozenset[int]) -> int:
-        rows = enumerate(zip(self._was, self._left.elements, strict=False))
-        differ = (
-            at
-            for at, (was, now) in rows
-            if was.digest != now.digest and (at not in both or was.said != now.said)
-        )
-        return next(differ, min(len(self._was), len(self._left.elements)))
-
-    def _echoed(self) -> int:
-        """Generated tokens that follow the last request as they were generated: all but the last
-        one, which was never fed back.
-        """
-        last, at, now = self._left.last, self._left.known, self._left.elements
-        if last is None or self._rule.reuse is not Reuse.GENERATED or at >= len(now):
-            return 0
-        echoes = bool(last.reply) and now[at].digest == last.reply
-        return last.output_tokens - 1 if echoes and last.output_tokens else 0
-
-    def _served(self, common: int, less: int, echo: int, total: int) -> int | None:
-        """What the rule serves of `total` tokens: up to where two prompts begin alike, in whole
-        blocks. Of that `less` tokens are reasoning that the shadow has not.
-        """
-        rule, last = self._rule, self._left.last
-        if rule.reuse is Reuse.NONE:
-            return 0
-        if last is None or last.prompt_tokens is None:
-            return None
-        tokens = last.prompt_tokens + echo
-        if common < self._left.known and common in self._less.starts:
-            tokens = self._less.starts[common]
-        elif common < self._left.known:
-            whole = sum(element.size for element in self._was)
-            begun = sum(element.size for element in self._was[:common])
-            tokens = round(last.prompt_tokens * begun / whole) if whole else 0
-        tokens = max(0, min(tokens - less, total - 1)) // rule.block * rule.block
-        return 0 if tokens < rule.minimum else tokens
+    def _begun(self, common: int, tokens: int) -> int:
+        known = self._less.starts.get(common)
+        return super()._begun(common, tokens) if known is None else known
 
     def _place(self, read: int) -> int:
-        """Where the shadow's prompt is when the one that left is at `read`; no further than to
-        where they part for the first time.
-        """
-        less, known, end = 0.0, self._left.known, read
+        """No further than to where they part for the first time."""
+        less, end = 0.0, read
         for place, start, frame in self._starts():
             if start + frame >= read:
                 break
-            if place >= known:
+            if place >= self._known:
                 end = round(start)
                 break
             less += self._less.now[place]
-        block = self._rule.block if read % self._rule.block == 0 else 1
-        return max(0, end - round(less)) // block * block
+        return self._in_blocks(max(0, end - round(less)), read)
 
     def _starts(self) -> list[tuple[int, float, float]]:
         """Where each element begins that the shadow has less of, and what comes in it before its
-        reasoning. The end of the last request is a place that is known, where this one extends it.
+        reasoning.
         """
-        sizes, last = [element.size for element in self._left.elements], self._left.last
-        known, begun = 0, 0
-        if self._left.intact and last is not None and last.prompt_tokens is not None:
-            known, begun = self._left.known, min(last.prompt_tokens, self._sent)
-        old = begun / max(1, sum(sizes[:known]))
-        new = (self._sent - begun) / max(1, sum(sizes[known:]))
-        scales = [old if at < known else new for at in range(len(sizes))]
-        tokens = (size * scale for size, scale in zip(sizes, scales, strict=True))
-        starts = list(accumulate(tokens, initial=0.0))
-        return [
-            (at, starts[at], min(FRAME, sizes[at]) * scales[at]) for at in sorted(self._less.now)
-        ]
+        starts, scales = self._positions()
+        sizes = [min(FRAME, element.size) for element in self._elements]
+        return [(at, starts[at], sizes[at] * scales[at]) for at in sorted(self._less.now)]

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.core.reply import Seen, StreamReader, read_body
+from proxy.core.reply import StreamReader, read_body
+from proxy.core.seen import Seen
 from proxy.core.sse import json_of
 
 Json = Mapping[str, Any]

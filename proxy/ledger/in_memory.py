@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 import orjson
 
-from proxy.core.replies import Reply
-from proxy.core.verdict import Verdict
 from proxy.errors import SettingsError
 from proxy.ledger.contract import (
     Ask,
@@ -27,7 +25,7 @@ from proxy.ledger.contract import (
     Summary,
 )
 from proxy.ledger.lessons import Lessons
-from proxy.ledger.local import Memory
+from proxy.ledger.local import Memory, Recalling
 from proxy.ledger.thread import Thread
 
 
@@ -46,7 +44,7 @@ class Options:
     """Seconds that a conversation is kept after its last turn."""
 
 
-class InMemory:
+class InMemory(Recalling):
     """`clock` gives seconds since the epoch. Raises SettingsError for bounds that hold nothing."""
 
     def __init__(self, options: Options, clock: Callable[[], float]) -> None:
@@ -61,18 +59,6 @@ class InMemory:
 
     async def close(self) -> None:
         """Nothing to close."""
-
-    def known(self, links: Sequence[bytes]) -> Mapping[bytes, Verdict]:
-        return self._memory.known(links)
-
-    def setting(self, scope: bytes) -> str | None:
-        return self._memory.setting(scope)
-
-    def echoed(self, links: Sequence[bytes]) -> Mapping[bytes, Reply | None]:
-        return self._memory.echoes.echoed(links)
-
-    def pinned(self, root: bytes, conversation: bytes) -> Mapping[str, bytes]:
-        return self._memory.echoes.pinned(conversation)
 
     async def settle(self, ask: Ask) -> Settled:
         return self._memory.settle(ask)

@@ -25,8 +25,6 @@ from typing import Any, Literal, TypeVar
 from msgspec.structs import replace
 from redis import exceptions as trouble
 
-from proxy.core.replies import Reply
-from proxy.core.verdict import Verdict
 from proxy.errors import SettingsError
 from proxy.ledger import codec
 from proxy.ledger.address import parse
@@ -45,7 +43,7 @@ from proxy.ledger.contract import (
     Summary,
 )
 from proxy.ledger.lessons import Lessons
-from proxy.ledger.local import Memory
+from proxy.ledger.local import Memory, Recalling
 from proxy.ledger.pending import Job, Late, Note, Pending, Untaken
 from proxy.ledger.remembering import Remembering
 from proxy.ledger.scripts import KEEP, SETTLE, Command, Keys, Script
@@ -109,7 +107,7 @@ class Options:
     """Seconds to write what is queued when the ledger closes."""
 
 
-class InRedis:
+class InRedis(Recalling):
     """`clock` gives seconds since the epoch. Raises SettingsError for what cannot be used."""
 
     def __init__(self, options: Options, clock: Callable[[], float]) -> None:
@@ -199,18 +197,6 @@ class InRedis:
         return kind
 
     # Settle.
-
-    def known(self, links: Sequence[bytes]) -> Mapping[bytes, Verdict]:
-        return self._memory.known(links)
-
-    def setting(self, scope: bytes) -> str | None:
-        return self._memory.setting(scope)
-
-    def echoed(self, links: Sequence[bytes]) -> Mapping[bytes, Reply | None]:
-        return self._memory.echoes.echoed(links)
-
-    def pinned(self, root: bytes, conversation: bytes) -> Mapping[str, bytes]:
-        return self._memory.echoes.pinned(conversation)
 
     async def settle(self, ask: Ask) -> Settled:
         if self._breaker.open:

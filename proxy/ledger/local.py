@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from proxy.core.replies import Reply
 from proxy.core.sent import Sent
 from proxy.core.verdict import Verdict
 from proxy.ledger.contract import Ask, Entry, Grade, Kept, Record, Settled
@@ -302,3 +303,21 @@ class Memory:
         thread = self.threads.get(conversation)
         here = () if thread is None else (link for link, h in thread.borne.items() if h)
         return {link: self._verdicts[link] for link in here}
+
+
+class Recalling:
+    """What a ledger answers at once, of what this worker remembers."""
+
+    _memory: Memory
+
+    def known(self, links: Sequence[bytes]) -> Mapping[bytes, Verdict]:
+        return self._memory.known(links)
+
+    def setting(self, scope: bytes) -> str | None:
+        return self._memory.setting(scope)
+
+    def echoed(self, links: Sequence[bytes]) -> Mapping[bytes, Reply | None]:
+        return self._memory.echoes.echoed(links)
+
+    def pinned(self, root: bytes, conversation: bytes) -> Mapping[str, bytes]:
+        return self._memory.echoes.pinned(conversation)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from proxy.core.explain import common
+
 _BEFORE, _WITHIN, _AFTER = 80, 320, 60
 
 
@@ -26,18 +28,6 @@ def differing(was: str | None, now: str | None) -> dict[str, Any]:
         "now": _cut(now[at : ends[1]]),
         "rest": _rest(was[ends[0] :]) if whole else "",
     }
-
-
-def common(a: str, b: str) -> int:
-    """How many characters both begin with. Halving compares slices, which C does."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _cut(text: str | None) -> str | None:

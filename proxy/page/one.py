@@ -21,79 +21,88 @@ _Place = Annotated[int, Query(ge=0, le=1_000_000)]
 
 
 def add(page: APIRouter, frame: Frame) -> None:
-    doors, scoped = frame.doors, frame.scoped
+    it = _Handlers(frame)
+    page.add_api_route("/{id}", it.conversation)
+    page.add_api_route("/{id}/live", it.live)
+    page.add_api_route("/{id}/turns", it.turns)
+    page.add_api_route("/{id}/messages", it.pieces)
+    page.add_api_route("/{id}/messages/{place}", it.message)
 
-    @page.get("/{id}")
+
+class _Handlers:
+    """What answers; FastAPI reads each one's parameters."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame, self._doors, self._scoped = frame, frame.doors, frame.scoped
+
     async def conversation(
-        request: Request, id: str, m: _Message = None, p: _Place = 0, all: bool = False
+        self, request: Request, id: str, m: _Message = None, p: _Place = 0, all: bool = False
     ) -> Response:
         """Messages begin at that with index `m`, or at place `p`; `all` unfolds the turns."""
         try:
-            scope = scoped(request)
-            it = await owned(doors.ledger, scope, id)
+            scope = self._scoped(request)
+            it = await owned(self._doors.ledger, scope, id)
         except KeyUnknown:
-            return frame.gate()
+            return self._frame.gate()
         except LedgerError:
-            common = frame.common(None, request, "down")
-            return html(await frame.laid("missing.html", lambda: common), 503)
-        common = frame.common(scope, request)
+            common = self._frame.common(None, request, "down")
+            return html(await self._frame.laid("missing.html", lambda: common), 503)
+        common = self._frame.common(scope, request)
         if it is None:
-            return html(await frame.laid("missing.html", lambda: common), 404)
-        now = doors.clock()
-        text = await frame.laid("conversation.html", lambda: common | _whole(it, m, p, all, now))
+            return html(await self._frame.laid("missing.html", lambda: common), 404)
+        now = self._doors.clock()
+        text = await self._frame.laid(
+            "conversation.html", lambda: common | _whole(it, m, p, all, now)
+        )
         return html(text)
 
-    @page.get("/{id}/live")
-    async def live(request: Request, id: str, turns: _Place) -> Response:
+    async def live(self, request: Request, id: str, turns: _Place) -> Response:
         """What changed since `turns` turns; 204 where nothing did."""
-        scope = scoped(request)
-        recent = await doors.ledger.conversations(scope, _RECENT)
+        scope = self._scoped(request)
+        recent = await self._doors.ledger.conversations(scope, _RECENT)
         mine = [s for s in recent if id in (s.id, s.last.get("root"))]
         if not any(s.turns > turns or s.id != id for s in mine):
             return Response(status_code=204)
-        it = await owned(doors.ledger, scope, id)
+        it = await owned(self._doors.ledger, scope, id)
         if it is None:
             return Response(status_code=404)
         if it.summary.id != id:
             return Response(status_code=204, headers={"x-lethe-moved": it.summary.id})
-        now = doors.clock()
-        text = await frame.laid("live.html", lambda: _fresh(it, turns, now) | _history())
+        now = self._doors.clock()
+        text = await self._frame.laid("live.html", lambda: _fresh(it, turns, now) | self._history())
         return html(text, headers={"x-lethe-turns": str(it.summary.turns)})
 
-    @page.get("/{id}/turns")
-    async def turns(request: Request, id: str, first: _Place, last: _Place) -> Response:
-        it = await owned(doors.ledger, scoped(request), id)
+    async def turns(self, request: Request, id: str, first: _Place, last: _Place) -> Response:
+        it = await owned(self._doors.ledger, self._scoped(request), id)
         if it is None:
             return Response(status_code=404)
-        known = {"id": it.summary.id, **_history()}
-        text = await frame.laid(
+        known = {"id": it.summary.id, **self._history()}
+        text = await self._frame.laid(
             "turns.html", lambda: {"turns": shown.turns(it, first, last), **known}
         )
         return html(text)
 
-    @page.get("/{id}/messages")
-    async def pieces(request: Request, id: str, first: _Place = 0) -> Response:
+    async def pieces(self, request: Request, id: str, first: _Place = 0) -> Response:
         """A piece for the end of a page that has what is before it."""
-        it = await owned(doors.ledger, scoped(request), id)
+        it = await owned(self._doors.ledger, self._scoped(request), id)
         if it is None:
             return Response(status_code=404)
         known = {"first": 0, "id": it.summary.id}
-        return html(await frame.laid("messages.html", lambda: _piece(it, first) | known))
+        return html(await self._frame.laid("messages.html", lambda: _piece(it, first) | known))
 
-    @page.get("/{id}/messages/{place}")
-    async def message(request: Request, id: str, place: int) -> Response:
+    async def message(self, request: Request, id: str, place: int) -> Response:
         """One message whole."""
-        scope = scoped(request)
-        it = await owned(doors.ledger, scope, id)
+        scope = self._scoped(request)
+        it = await owned(self._doors.ledger, scope, id)
         found = messages.shown(it, place, place + 1, whole=True) if it else []
         if it is None or not found:
             return Response(status_code=404)
-        common = frame.common(scope, request)
+        common = self._frame.common(scope, request)
         known = {"id": it.summary.id, "message": found[0], **common}
-        return html(await frame.laid("message.html", lambda: known))
+        return html(await self._frame.laid("message.html", lambda: known))
 
-    def _history() -> dict[str, str]:
-        return {"history": doors.settings.ledger.history}
+    def _history(self) -> dict[str, str]:
+        return {"history": self._doors.settings.ledger.history}
 
 
 def _whole(it: Conversation, m: int | None, p: int, unfolded: bool, now: float) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from proxy.core.contract import CacheRule, Reuse
 from proxy.replay.demo import CACHE, SHEETS, Run, Sheet
+from proxy.replay.tables import titled
 
 CACHES = (CACHE, CacheRule(Reuse.PROMPT), CacheRule(Reuse.NONE))
 _COLUMNS = ("requests", "sent", "cached", "rebuilt", "new", "output", "bill", "change", "breaks")
@@ -49,8 +49,8 @@ def _listed(sentences: Iterable[str]) -> Table:
 def _main_table(runs: Sequence[Run]) -> Table:
     keep, sheet = runs[0], SHEETS[0]
     steps = len(keep.served) - 1
-    table = _table(f"One scripted agent of {steps} steps, through the proxy, under each policy")
-    _columns(table, "policy", *_COLUMNS)
+    title = f"One scripted agent of {steps} steps, through the proxy, under each policy"
+    table = titled(title, "policy", *_COLUMNS)
     for run in runs:
         it, bill = run.tokens, run.bill(sheet)
         counts = (it.input, it.read, it.rebuilt, it.new, run.output)
@@ -65,30 +65,13 @@ def _main_table(runs: Sequence[Run]) -> Table:
 
 def _rules_table(runs: Sequence[Run]) -> Table:
     keep, *others = runs
-    table = _table("The bill against keep, by what the cache holds and by prices")
-    _columns(table, "the cache holds, prices", *(run.policy for run in others))
+    title = "The bill against keep, by what the cache holds and by prices"
+    table = titled(title, "the cache holds, prices", *(run.policy for run in others))
     for cache in CACHES:
         for sheet in SHEETS:
             bills = [_changed(run.bill(sheet, cache), keep.bill(sheet, cache)) for run in others]
             table.add_row(f"{_HOLDS[cache.reuse]}, {sheet.name}", *bills)
     return table
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=0,
-    )
-
-
-def _columns(table: Table, first: str, *others: str) -> None:
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
 
 
 def _accounting(sheet: Sheet) -> str:

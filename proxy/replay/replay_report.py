@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 import msgspec
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from proxy.core.operations import Price, operations
 from proxy.replay.arms import Against
 from proxy.replay.statistics import Interval
 from proxy.replay.sweep import Sweep
+from proxy.replay.tables import titled
 from proxy.replay.totals import Place, Totals
 
 
@@ -101,12 +101,15 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+_TOKENS = ("sent", "cached", "rebuilt", "new", "dropped", "breaks")
+_PADDED = (0, 1, 0, 0)
+
+
 def _tokens_table(it: Report, cache: int) -> Table:
     totals, plan = it.totals, it.totals.plan
-    table = _empty(f"The cache holds: {written(plan.caches[cache])}")
+    title = f"The cache holds: {written(plan.caches[cache])}"
     work = [f"work, w={float(premium):g}" for premium in it.premiums]
-    for name in ("sent", "cached", "rebuilt", "new", "dropped", "breaks", *work):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = titled(title, "policy", *_TOKENS, *work, padding=_PADDED)
     for at, policy in enumerate(plan.policies):
         under = totals.under[at]
         sums, broken = under.served[cache], sum(under.breaks.values())
@@ -119,7 +122,7 @@ def _tokens_table(it: Report, cache: int) -> Table:
 
 
 def _bills_table(it: Report, cache: int) -> Table:
-    plan, table = it.totals.plan, _empty("")
+    plan, table = it.totals.plan, titled("", "policy", padding=_PADDED)
     table.add_column("prices", no_wrap=True)
     for name in ("bill", "change", "95 %"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -135,15 +138,6 @@ def _change(it: Report, place: Place) -> tuple[Text, str]:
     if not place[0]:
         return Text(), ""
     return _changed(found.value if found else None), _range(found)
-
-
-def _empty(title: str) -> Table:
-    table = Table(
-        title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-        show_edge=False, padding=(0, 1, 0, 0),
-    )  # fmt: skip
-    table.add_column("policy", no_wrap=True)
-    return table
 
 
 def _short(tokens: int) -> str:

@@ -12,11 +12,13 @@ from typing import Any
 
 import orjson
 
-from proxy.core.reply import Seen, StreamReader
+from proxy.core.reply import StreamReader
+from proxy.core.seen import Seen
 from proxy.errors import UpstreamUnreachable
 from proxy.replay.scripted_task import Task
 from proxy.replay.scripted_wire import Answer, Call, echoed
-from proxy.upstream import Reply, Target, Upstream
+from proxy.upstream import Reply, Upstream
+from proxy.ways import Target
 
 MODEL = "scripted-coder"
 _PATIENCE = 60.0

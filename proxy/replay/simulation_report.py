@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +21,7 @@ from proxy.core.pricing import MILLION, Sheet
 from proxy.replay import plots, simulation
 from proxy.replay.plots import Line
 from proxy.replay.simulation import KEEP, Agent, Measure, Run
+from proxy.replay.tables import titled
 
 POINTS = 13
 """Growths that a plot looks at."""
@@ -145,15 +145,12 @@ def show(console: Console, asked: Asked, found: Sequence[Case]) -> None:
 
 def _table(asked: Asked, found: Sequence[Case]) -> Table:
     agent = asked.agent
-    table = Table(
-        title=f"{agent.steps} steps of {agent.reasoning:,} reasoning, {agent.action:,} action, "
-        f"{agent.observation:,} observation tokens",
-        title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, padding=0,
-    )  # fmt: skip
-    table.add_column("policy", no_wrap=True)
+    title = (
+        f"{agent.steps} steps of {agent.reasoning:,} reasoning, {agent.action:,} action, "
+        f"{agent.observation:,} observation tokens"
+    )
     shown = _of_bill if asked.costs.unit == "usd" else _of_operations
-    for name in shown(found[0]) | {"change": "", "break-even": ""}:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = titled(title, "policy", *shown(found[0]), "change", "break-even")
     for case in found:
         own = "" if case.run.policy == KEEP else _coloured(case.change)
         table.add_row(str(case.run.policy), *shown(case).values(), own, _growth(case.break_even))

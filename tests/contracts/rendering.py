@@ -9,6 +9,9 @@ and the generation prompt is `<|assistant|>` and what the template opens an answ
 our own, the same for all; a provider's special tokens matter here only by number. Argument texts
 stand as they came (engines that parse and print them again make two spellings one; not here), ids
 are not rendered but for Kimi K2. Which provider does what, and where that is told: `families.py`.
+
+How reasoning is found in a message is told here once more, as providers read it, and not taken from
+`core/reasoning`: what leaves the proxy is judged by this.
 """
 
 from __future__ import annotations

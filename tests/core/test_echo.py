@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from proxy.core import echo, fingerprint, reply
 from proxy.core.replies import Reply
+from proxy.core.seen import Seen
 
 
-def answered(message: dict[str, Any]) -> reply.Seen:
+def answered(message: dict[str, Any]) -> Seen:
     body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
     return reply.read_body(json.dumps(body).encode())
 
@@ -61,7 +62,7 @@ def test_a_form_that_cannot_be_known_has_none(message: dict[str, Any]) -> None:
 
 
 def test_a_reply_that_broke_off_or_is_no_unicode_has_none() -> None:
-    assert b"" == echo.digest_of(reply.Seen())
+    assert b"" == echo.digest_of(Seen())
     assert b"" == echo.digest_of(answered({"role": "assistant", "content": "\ud83d"}))
 
 
@@ -162,7 +163,7 @@ def test_what_clients_lose_is_kept(message: dict[str, Any], expected: Reply | No
 
 
 def test_only_a_whole_reply_is_kept() -> None:
-    whole = reply.Seen(reasoning="hm", carriers=("reasoning",), finish_reason="stop")
+    whole = Seen(reasoning="hm", carriers=("reasoning",), finish_reason="stop")
 
     assert Reply("reasoning", "hm") == echo.reply_of(whole)
     assert Reply("reasoning", "hm") == echo.reply_of(replace(whole, finish_reason="", done=True))

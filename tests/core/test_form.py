@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core import fingerprint, form, reasoning
-from proxy.core.contract import UNKNOWN, Contract, Encoding, Remedy, Requires
+from proxy.core.contract import Encoding, Requires
+from proxy.core.dialect import Wire
 from proxy.core.fingerprint import Message
-from proxy.core.form import Shape, Wire
-from proxy.core.replies import Reply
+from proxy.core.form import Shape
+from proxy.core.replies import Reply, echoes
 from proxy.core.verdict import Kind
 from proxy.core.wire import chat
 from proxy.forms import Forms
@@ -284,7 +285,7 @@ def test_what_is_kept_leaves_as_it_was_generated_in_every_carrier_that_is_read(c
     reply, wire = case.reply, case.wire
     if reply is None or not reply.reasoning or not wire.restores or case.is_odd or case.is_sealed:
         return
-    if not form.echoes(chat.exact(case.came.raw), reply):
+    if not echoes(chat.exact(case.came.raw), reply):
         return
     out = chat.exact(case.left())
     text = reasoning.think_in(reply.reasoning) if reply.carrier == "think" else reply.reasoning
@@ -781,66 +782,6 @@ def test_a_plain_message_is_known_without_looking(
     assert plain == form.is_plain(read(raw)[1], drop, Wire(**wire))
 
 
-# Wires
-
-
-def test_a_wire_is_what_a_contract_says_unless_the_client_s_own_carriers_are_to_stay() -> None:
-    contract = Contract(
-        "c", reads=("reasoning",), writes="reasoning", encoding=Encoding.ABSENT,
-        requires=Requires.EVERY, seals_may_go=True,
-    )  # fmt: skip
-
-    assert Wire(
-        ("reasoning",), "reasoning", Encoding.ABSENT, Requires.EVERY, True, True, False
-    ) == form.wire_of(contract, as_sent=False, restores=True, repairs=False)
-    assert () == form.wire_of(contract, as_sent=True, restores=True, repairs=True).reads
-    absent = replace(contract, requires=Requires.ABSENCE)
-    assert form.wire_of(absent, as_sent=False, restores=False, repairs=False).refuses
-    assert form.wire_of(UNKNOWN, as_sent=False, restores=False, repairs=False).is_plain
-
-
-@pytest.mark.parametrize(
-    ("remedy", "raw", "expected"),
-    [
-        (Remedy.EMPTY, assistant(), {"reasoning_content": ""}),
-        (Remedy.RESTORE, assistant(), {"reasoning_content": "why \n"}),
-        (Remedy.ABSENT, assistant(reasoning="x"), {}),
-        (Remedy.KEEP, assistant(reasoning="x"), {"reasoning": "x"}),
-    ],
-)
-def test_a_refusal_is_mended(remedy: Remedy, raw: bytes, expected: dict[str, Any]) -> None:
-    wire = form.mended(Wire(), remedy)
-    stands = Kind.DROP if remedy is Remedy.KEEP else Kind.KEEP
-
-    out = json.loads(left(raw, wire.kind(stands), WAS, wire))
-
-    assert {"role": "assistant", "content": "said", **expected} == out
-    assert wire == form.mended(wire, remedy)
-    assert wire != Wire()
-
-
-@given(wires, st.sampled_from(Remedy), st.sampled_from(Remedy))
-def test_the_last_refusal_holds(wire: Wire, first: Remedy, last: Remedy) -> None:
-    mended = form.mended(form.mended(wire, first), last)
-
-    assert mended == form.mended(mended, last)
-    assert mended.refuses is (last is Remedy.ABSENT)
-    assert mended.kind(Kind.KEEP) is (Kind.DROP if last is Remedy.ABSENT else Kind.KEEP)
-
-
-@given(wires, wires)
-def test_a_wire_is_the_same_after_rest(wire: Wire, other: Wire) -> None:
-    assert wire == form.unpacked(form.packed(wire), other)
-    assert other == form.unpacked(b'{"encoding":"later"}', other)
-
-
-@given(wires, kinds)
-def test_what_is_refused_goes_and_what_may_not_go_stays(wire: Wire, stands: Kind) -> None:
-    expected = Kind.KEEP if wire.keeps else stands
-
-    assert (Kind.DROP if wire.refuses else expected) == wire.kind(stands)
-
-
 @given(cases(answered=False))
 def test_a_plain_wire_changes_nothing_that_a_drop_does_not(case: Case) -> None:
     wire = Wire(writes=case.wire.writes)
@@ -849,17 +790,3 @@ def test_a_plain_wire_changes_nothing_that_a_drop_does_not(case: Case) -> None:
     assert wire.is_plain
     assert not case.wire.is_plain or not case.wire.reads
     assert form.is_plain(message, case.kind is Kind.DROP, wire)
-
-
-def test_a_reply_that_called_otherwise_is_another_one() -> None:
-    """Two samples of one history may bear the same ids: neither gets what the other thought."""
-    call = {"id": "functions.bash:0", "type": "function"}
-    messages = [
-        {"tool_calls": [{**call, "function": {"name": "bash", "arguments": text}}]}
-        for text in ('{"cmd":"ls 1"}', '{"cmd": "ls 1"}', '{"cmd":"ls 2"}')
-    ]
-    reply = Reply("reasoning_content", "why", b"", ('{"cmd":"ls 1"}',))
-
-    assert [True, True, False] == [form.echoes(message, reply) for message in messages]
-    assert form.echoes({"tool_calls": messages[0]["tool_calls"] * 2}, reply)
-    assert form.echoes({}, reply)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.reply import Seen, StreamReader, read_body
+from proxy.core.reply import StreamReader, read_body
+from proxy.core.seen import Seen
 from proxy.core.sse import Splitter, UsageFilter
 from proxy.core.usage import Usage
 from tests.shared import need_shared

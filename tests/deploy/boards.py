@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy import observe
+from proxy import families
 from tests.shared import ROOT
 
 DEPLOY = ROOT / "deploy"
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
-FAMILIES = {family.name: family for family in observe.FAMILIES}
+FAMILIES = {family.name: family for family in families.FAMILIES}
 
 
 def board(path: Path) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def family_of(name: str) -> observe.Family | None:
+def family_of(name: str) -> families.Family | None:
     """The metric that a name in a query belongs to; a histogram shows as buckets, sum and count."""
     histogram = FAMILIES.get(re.sub(r"_(bucket|sum|count)$", "", name))
     if histogram is not None and histogram.kind == "histogram" and name != histogram.name:

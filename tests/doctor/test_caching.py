@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.contract import CacheRule, Reuse, UserTurn
-from proxy.core.reply import Seen
+from proxy.core.seen import Seen
 from proxy.core.usage import Usage
 from proxy.doctor import caching
 from proxy.doctor.answers import NOT_ASKED, Answer

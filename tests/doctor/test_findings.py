@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from proxy.core.contract import Drops, Reuse, StreamUsage, UserTurn
-from proxy.core.reply import Seen
+from proxy.core.seen import Seen
 from proxy.core.usage import Usage
 from proxy.doctor import carried
 from proxy.doctor.answers import Answer, Listed, not_asked

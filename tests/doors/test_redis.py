@@ -77,6 +77,18 @@ async def until(ledger: InRedis, state: str) -> None:
             await asyncio.sleep(0.002)
 
 
+async def killed(server: Server, *ledgers: InRedis) -> None:
+    server.kill()
+    for ledger in ledgers:
+        await until(ledger, "down")
+
+
+async def back(server: Server, *ledgers: InRedis) -> None:
+    server.start()
+    for ledger in ledgers:
+        await until(ledger, "up")
+
+
 async def until_counted(ledger: InRedis, kind: str, count: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while failures(ledger).get(kind, 0) < count:  # noqa: ASYNC110  (it is polled)
@@ -546,17 +558,13 @@ async def test_killed_and_restarted_in_mid_conversation(server: Server) -> None:
     chain = links(7)
     async with opened(server.url) as one, opened(server.url) as other:
         await one.settle(ask(chain[:3], offer(chain, 1, 3, DROP)))
-        server.kill()
-        await until(one, "down")
-        await until(other, "down")
+        await killed(server, one, other)
 
         alone = await one.settle(ask(chain[:5], offer(chain, 1, 3, KEEP), offer(chain, 3, 5, KEEP)))
         one.remember(record(chain[:5], elements(1, 2, 3)))
         unset = await one.set_policy(SCOPE, "drop")
         queued = one.health().queued
-        server.start()
-        await until(one, "up")
-        await until(other, "up")
+        await back(server, one, other)
         await written(one)
         shared = await settled(other, ask(chain, offer(chain, 3, 5, DROP)))
 
@@ -585,8 +593,7 @@ async def test_nothing_raises_while_the_store_is_away(server: Server) -> None:
     chain = links(3)
     async with opened(server.url) as ledger:
         await a_conversation(ledger)
-        server.kill()
-        await until(ledger, "down")
+        await killed(server, ledger)
 
         assert [] == await ledger.conversations(None, 10)
         assert await ledger.conversation(chain[1].hex()) is None
@@ -602,13 +609,11 @@ async def test_nothing_raises_while_the_store_is_away(server: Server) -> None:
 async def test_what_waits_is_bounded_and_the_oldest_goes_first(server: Server) -> None:
     chain = links(41)
     async with opened(server.url, max_queue=3) as one, opened(server.url) as other:
-        server.kill()
-        await until(one, "down")
+        await killed(server, one)
         for turn in range(1, 20):
             one.remember(record(chain[: 2 * turn + 1], elements(*range(turn)), NOW + turn))
         queued, let_go = one.health().queued, failures(one)["let_go"]
-        server.start()
-        await until(one, "up")
+        await back(server, one)
         await written(one)
         answer = await settled(other, ask(chain))
         found = await other.conversation(chain[1].hex())
@@ -849,8 +854,7 @@ async def test_closing_writes_what_is_queued(server: Server) -> None:
 
 async def test_closing_does_not_wait_for_a_store_that_is_away(server: Server) -> None:
     async with opened(server.url) as ledger:
-        server.kill()
-        await until(ledger, "down")
+        await killed(server, ledger)
         ledger.remember(record(links(3), elements(1)))
 
     assert 1 == failures(ledger)["unwritten"]

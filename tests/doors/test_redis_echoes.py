@@ -5,7 +5,8 @@ store that is away, slow, emptied, spoiled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 import redis
@@ -19,9 +20,11 @@ from tests.doors.test_redis import (
     KEY,
     MARKER,
     RUBBISH,
+    back,
     conversation_key,
     everything,
     failures,
+    killed,
     opened,
     until,
     until_counted,
@@ -303,18 +306,20 @@ async def test_many_first_requests_leave_pins_and_what_their_worker_keeps(
 # Away.
 
 
+@asynccontextmanager
+async def emptied(server: Server) -> AsyncIterator[tuple[InRedis, InRedis]]:
+    """Two workers of which the one has kept a reply, when the store was killed and is back."""
+    async with opened(server.url) as one, opened(server.url) as other:
+        await one.keep(KEPT)
+        await killed(server, one, other)
+        await back(server, one, other)
+        yield one, other
+
+
 async def test_reply_outlives_a_store_that_was_killed_where_its_worker_asks_first(
     server: Server,
 ) -> None:
-    async with opened(server.url) as one, opened(server.url) as other:
-        await one.keep(KEPT)
-        server.kill()
-        await until(one, "down")
-        await until(other, "down")
-        server.start()
-        await until(one, "up")
-        await until(other, "up")
-
+    async with emptied(server) as (one, other):
         mine = await settled(one, QUESTION)
         theirs = await settled(other, QUESTION)
 
@@ -324,15 +329,7 @@ async def test_reply_outlives_a_store_that_was_killed_where_its_worker_asks_firs
 async def test_miss_stands_where_the_other_worker_asks_a_killed_store_first(
     server: Server,
 ) -> None:
-    async with opened(server.url) as one, opened(server.url) as other:
-        await one.keep(KEPT)
-        server.kill()
-        await until(one, "down")
-        await until(other, "down")
-        server.start()
-        await until(one, "up")
-        await until(other, "up")
-
+    async with emptied(server) as (one, other):
         theirs = await settled(other, QUESTION)
         mine = await settled(one, QUESTION)
 
@@ -346,16 +343,12 @@ async def test_what_was_told_without_the_store_is_told_by_all_when_it_is_back(
     lost = links(5, "lost")
     async with opened(server.url) as one, opened(server.url) as other:
         await settled(one, ask(CHAIN[:3]))
-        server.kill()
-        await until(one, "down")
-        await until(other, "down")
+        await killed(server, one, other)
         kept_alone = await one.keep(KEPT)
         alone = await one.settle(QUESTION)
         missed = await one.settle(ask(lost, echoes=[echo(lost, 3, "ids")]))
         queued = one.health().queued
-        server.start()
-        await until(one, "up")
-        await until(other, "up")
+        await back(server, one, other)
         await written(one)
         other_pins = ask(CHAIN, echoes=[ECHO], pins={"encoding": b"other"})
         theirs = await settled(other, other_pins)
@@ -407,13 +400,9 @@ async def test_finding_and_pin_that_come_too_late_are_counted(server: Server) ->
 
 async def test_reply_that_waits_is_written_when_the_store_is_back(server: Server) -> None:
     async with opened(server.url) as one, opened(server.url) as other:
-        server.kill()
-        await until(one, "down")
-        await until(other, "down")
+        await killed(server, one, other)
         assert not await one.keep(KEPT)
-        server.start()
-        await until(one, "up")
-        await until(other, "up")
+        await back(server, one, other)
         await written(one)
 
         assert {CHAIN[3]: reply(1)} == (await settled(other, QUESTION)).echoes
@@ -421,8 +410,7 @@ async def test_reply_that_waits_is_written_when_the_store_is_back(server: Server
 
 async def test_replies_that_wait_are_bounded(server: Server) -> None:
     async with opened(server.url, max_queue_bytes=50_000) as one:
-        server.kill()
-        await until(one, "down")
+        await killed(server, one)
         for number in range(10):
             await one.keep(kept(links(3, f"{number}"), reply(number, 20_000), "ids"))
 
@@ -435,9 +423,7 @@ async def test_lesson_serves_the_worker_that_learned_it_while_the_store_is_away(
     async with opened(server.url) as one, opened(server.url) as other:
         await one.learn("shared", b"1", 60)
         assert b"1" == await other.lesson("shared")
-        server.kill()
-        await until(one, "down")
-        await until(other, "down")
+        await killed(server, one, other)
 
         assert not await one.learn("own", b"2", 60)
         assert (b"1", b"2") == (await one.lesson("shared"), await one.lesson("own"))

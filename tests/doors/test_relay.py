@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ from proxy.relay import (
     relay,
     relay_watched,
 )
-from proxy.upstream import Target, Upstream
+from proxy.upstream import Upstream
+from proxy.ways import Target
 from tests.doors.scripted import Dialled, Script, Scripted, Wire, dialled, on_every_loop, served
 
 LIMIT = 1 << 20
@@ -535,11 +537,10 @@ class Told:
             asyncio.get_running_loop().call_soon(self.call)
 
 
-class SlowToClose:
-    """A reply whose closing takes several turns of the loop."""
+class OwnPieces(ABC):
+    """A reply that is its own pieces."""
 
-    def __init__(self, told: Told) -> None:
-        self.told = told
+    def __init__(self) -> None:
         self.ended: str | None = None
         self.closed = 0
 
@@ -549,6 +550,17 @@ class SlowToClose:
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
+
+    @abstractmethod
+    async def __anext__(self) -> bytes: ...
+
+
+class SlowToClose(OwnPieces):
+    """A reply whose closing takes several turns of the loop."""
+
+    def __init__(self, told: Told) -> None:
+        super().__init__()
+        self.told = told
 
     async def __anext__(self) -> bytes:
         self.told.leave()
@@ -570,21 +582,13 @@ async def test_closing_runs_to_its_end_in_an_exchange_that_was_cancelled():
     assert ["http.response.start"] == [message["type"] for message in told.sent]
 
 
-class Spoken:
+class Spoken(OwnPieces):
     """A reply that is all there."""
 
     def __init__(self, *chunks: bytes, ends: str = "complete") -> None:
+        super().__init__()
         self._chunks = list(chunks)
         self._ends = ends
-        self.ended: str | None = None
-        self.closed = 0
-
-    @property
-    def chunks(self) -> AsyncIterator[bytes]:
-        return self
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
 
     async def __anext__(self) -> bytes:
         if self._chunks:

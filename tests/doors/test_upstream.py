@@ -24,7 +24,8 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.upstream import Body, Reply, Target, Upstream
+from proxy.upstream import Body, Reply, Upstream
+from proxy.ways import Target
 from tests.doors.scripted import Script, Scripted, Wire, on_every_loop
 
 BODY = b'{"model":"m","messages":[]}'

@@ -10,7 +10,8 @@ from typing import Any
 
 from proxy.app import bound, opened, serving
 from proxy.doors import Doors
-from proxy.settings import Settings, load
+from proxy.loading import load
+from proxy.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

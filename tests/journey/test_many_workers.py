@@ -76,6 +76,17 @@ async def two_workers(upstream: str, redis: str) -> AsyncIterator[Workers]:
         process.wait(20)
 
 
+@asynccontextmanager
+async def working(store: servers.Server) -> AsyncIterator[tuple[Truth, Workers]]:
+    """Both workers on one store, before a provider that tells whether one truth is sent."""
+    truth = Truth()
+    async with (
+        providing(truth.answer) as provider,
+        two_workers(provider.url, store.url) as workers,
+    ):
+        yield truth, workers
+
+
 def _started(command: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -154,11 +165,7 @@ def going() -> asyncio.Event:
 async def test_no_prefix_breaks_and_no_exchange_is_lost(
     redis_server: servers.Server, policies: tuple[str, ...]
 ) -> None:
-    truth = Truth()
-    async with (
-        providing(truth.answer) as provider,
-        two_workers(provider.url, redis_server.url) as workers,
-    ):
+    async with working(redis_server) as (truth, workers):
         await converse_all(workers, policies, going())
         await asyncio.sleep(1.5)
         async with httpx.AsyncClient() as client:
@@ -175,11 +182,7 @@ async def test_two_keys_with_other_policies_on_one_conversation_send_one_truth(
     redis_server: servers.Server,
 ) -> None:
     """The same conversation under turns of two policies: whoever came first decided each step."""
-    truth = Truth()
-    async with (
-        providing(truth.answer) as provider,
-        two_workers(provider.url, redis_server.url) as workers,
-    ):
+    async with working(redis_server) as (truth, workers):
         async with httpx.AsyncClient(timeout=30) as client:
             for count in range(STEPS + 1):
                 for policy in ("drop", "keep") if count % 2 else ("keep", "drop"):
@@ -196,11 +199,7 @@ async def test_two_keys_with_other_policies_on_one_conversation_send_one_truth(
 async def test_a_store_that_is_killed_and_comes_back_empty_breaks_no_prefix(
     redis_server: servers.Server,
 ) -> None:
-    truth = Truth()
-    async with (
-        providing(truth.answer) as provider,
-        two_workers(provider.url, redis_server.url) as workers,
-    ):
+    async with working(redis_server) as (truth, workers):
         async with asyncio.TaskGroup() as group:
             talking = group.create_task(converse_all(workers, ("drop",), going()))
             await _until(lambda: truth.answered >= CONVERSATIONS * STEPS // 3)

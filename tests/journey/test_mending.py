@@ -21,9 +21,9 @@ import pytest
 
 from proxy import advising, writing
 from proxy.app import bound, opened, serving
-from proxy.core import form
+from proxy.core import dialect
 from proxy.core.contract import Remedy
-from proxy.core.form import Wire
+from proxy.core.dialect import Wire
 from proxy.ledger.contract import Ask, Ledger, Settled
 from proxy.ledger.scripts import Keys
 from tests.contracts import refusals
@@ -358,7 +358,8 @@ async def test_a_lesson_expires(tmp_path: Path, seconds: float, refused: int) ->
     async with before(strict, tmp_path) as scene:
         doors = scene.proxy.doors
         name = writing.names_of(doors.settings.upstreams[0], MODEL)[0]
-        await doors.ledger.learn(name, form.packed(form.mended(Wire(), Remedy.EMPTY)), seconds)
+        lesson = dialect.packed(dialect.mended(Wire(), Remedy.EMPTY))
+        await doors.ledger.learn(name, lesson, seconds)
         await scene.ask(BARE)
 
     assert refused == strict.refused

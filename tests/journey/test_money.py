@@ -16,6 +16,7 @@ import pytest
 from proxy.core import cachemodel
 from proxy.core.cachemodel import Segment, Segments
 from proxy.core.contract import CacheRule, Reuse
+from proxy.settings import Settings
 from tests.journey.provider import Answer, Came, completion, providing
 from tests.journey.proxy_server import Running, running, settings_for
 
@@ -85,22 +86,29 @@ async def agent(proxy: Running, policy: str) -> None:
             )
 
 
+def toy(
+    folder: Path, url: str, rule: CacheRule, prices: str, more: str = "", redis: str | None = None
+) -> Settings:
+    """Of a proxy that knows its provider's cache, and logs to a file."""
+    (folder / "prices.toml").write_text(prices)
+    cache = f'{{ reuse = "{rule.reuse.value}", block = {rule.block} }}'
+    (folder / "providers.toml").write_text(
+        f'[[contract]]\nname = "toy"\ncache = {cache}\nsource = "a test"\ndate = "2026-11"\n'
+    )
+    (folder / "lethe.toml").write_text(
+        f'log = "{folder}/log"\nprices = "{folder}/prices.toml"\n'
+        f'providers = "{folder}/providers.toml"\n{more}'
+        f'[[upstream]]\nurl = "{url}"\ncontract = "toy"\n'
+    )
+    return settings_for(None, folder / "lethe.toml", log=None, redis=redis)  # type: ignore[arg-type]
+
+
 @asynccontextmanager
 async def proxied(
     rule: CacheRule, folder: Path
 ) -> AsyncIterator[tuple[Running, Callable[[], Any]]]:
     async with providing(Engine(rule).answer) as provider:
-        (folder / "prices.toml").write_text(f"[[price]]\n{PRICES}")
-        cache = f'{{ reuse = "{rule.reuse.value}", block = {rule.block} }}'
-        (folder / "providers.toml").write_text(
-            f'[[contract]]\nname = "toy"\ncache = {cache}\nsource = "a test"\ndate = "2026-11"\n'
-        )
-        (folder / "lethe.toml").write_text(
-            f'log = "{folder}/log"\nprices = "{folder}/prices.toml"\n'
-            f'providers = "{folder}/providers.toml"\n'
-            f'[[upstream]]\nurl = "{provider.url}"\ncontract = "toy"\n'
-        )
-        settings = settings_for(None, folder / "lethe.toml", log=None)  # type: ignore[arg-type]
+        settings = toy(folder, provider.url, rule, f"[[price]]\n{PRICES}")
         async with running(settings) as proxy:
             yield proxy, lambda: list(map(json.loads, (folder / "log").read_text().splitlines()))
 

@@ -16,8 +16,8 @@ import pytest
 from proxy.core.contract import CacheRule, Reuse
 from tests.doors import redis_server as servers
 from tests.journey.provider import providing
-from tests.journey.proxy_server import Running, running, settings_for
-from tests.journey.test_money import PRICES, STEPS, Engine
+from tests.journey.proxy_server import Running, running
+from tests.journey.test_money import PRICES, STEPS, Engine, toy
 from tests.ledger.words import written
 
 SHADOWS = ("drop", "after_artifact", "random:0.5", "horizon:40", "keep_latest:2")
@@ -63,18 +63,9 @@ async def proxied(
     """One proxy, or two that share a store. Both write to one log."""
     async with AsyncExitStack() as open_:
         provider = await open_.enter_async_context(providing(Engines(rule).answer))
-        (folder / "prices.toml").write_text(f"[[price]]\n{PRICES}" if "priced" not in more else "")
-        cache = f'{{ reuse = "{rule.reuse.value}", block = {rule.block} }}'
-        (folder / "providers.toml").write_text(
-            f'[[contract]]\nname = "toy"\ncache = {cache}\nsource = "a test"\ndate = "2026-11"\n'
-        )
-        (folder / "lethe.toml").write_text(
-            f'log = "{folder}/log"\nprices = "{folder}/prices.toml"\n'
-            f'providers = "{folder}/providers.toml"\n'
-            f"shadow = {json.dumps(SHADOWS)}\n{more}"
-            f'[[upstream]]\nurl = "{provider.url}"\ncontract = "toy"\n'
-        )
-        settings = settings_for(None, folder / "lethe.toml", log=None, redis=redis)  # type: ignore[arg-type]
+        prices = f"[[price]]\n{PRICES}" if "priced" not in more else ""
+        more = f"shadow = {json.dumps(SHADOWS)}\n{more}"
+        settings = toy(folder, provider.url, rule, prices, more, redis)
         count = 2 if redis else 1
         yield [await open_.enter_async_context(running(settings)) for _ in range(count)]
 

@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from proxy import prune, writing
 from proxy.app import opened
 from proxy.core import reasoning, turn
-from proxy.core.form import Shape, Wire
+from proxy.core.dialect import Wire
+from proxy.core.form import Shape
 from proxy.core.prefix import Cause
 from proxy.core.replies import Reply
 from proxy.core.thought import Thought
@@ -339,6 +340,12 @@ def carrier_of(doors: Doors) -> str:
     return doors.contracts.of("default", "m").contract.writes or "reasoning_content"
 
 
+def turns(sent: Sequence[Sealed], steps: int) -> Iterator[tuple[Sealed, Sealed]]:
+    """Each request with the next one, all of which extend what was sent before."""
+    assert [Cause.COLD_START] + [Cause.EXTENDED] * steps == [s.finding.cause for s in sent]
+    return zip(sent, sent[1:], strict=False)
+
+
 def decoded(sealed: Sealed) -> list[Any]:
     return list(reading.decoded(sealed.body)["messages"])
 
@@ -351,8 +358,7 @@ def test_what_a_client_alters_in_its_way_leaves_in_one(
 ) -> None:
     sent = asyncio.run(converse(two_workers(name), rows, client, rule, order))
 
-    assert [Cause.COLD_START] + [Cause.EXTENDED] * len(rows) == [s.finding.cause for s in sent]
-    for shorter, longer in zip(sent, sent[1:], strict=False):
+    for shorter, longer in turns(sent, len(rows)):
         checks.extends(shorter, longer)
 
 
@@ -391,8 +397,7 @@ def test_a_client_that_changes_its_ways_changes_no_prompt(
     """Reasoning comes and goes from turn to turn; where one carrier is read, none of it is seen."""
     sent = asyncio.run(converse(two_workers(name), rows, client, rule, order))
 
-    assert [Cause.COLD_START] + [Cause.EXTENDED] * len(rows) == [s.finding.cause for s in sent]
-    for shorter, longer in zip(sent, sent[1:], strict=False):
+    for shorter, longer in turns(sent, len(rows)):
         before, after = ([reading.rendered(m) for m in decoded(s)] for s in (shorter, longer))
         assert before == after[: len(before)]
 

@@ -9,12 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.explain import common
 from proxy.core.prefix import NOT_BREAKS, Cause
 from proxy.core.sent import Element, Part, Sent
 from proxy.ledger.contract import Conversation, Entry, Summary
 from proxy.page import chart, messages, shown, told
 from proxy.page.causes import CAUSES
-from proxy.page.differing import common, differing
+from proxy.page.differing import differing
 from proxy.page.terminal import _cost
 from tests.page.talk import account
 

@@ -28,7 +28,8 @@ from proxy.replay.scripted_wire import (
     spoken,
     usage_of,
 )
-from proxy.upstream import Target, Upstream
+from proxy.upstream import Upstream
+from proxy.ways import Target
 
 ENGINE = CacheRule(Reuse.GENERATED)
 SCRIPT = (Answer("Hm …", "I look.", (Call("c1", "bash", '{"command":"ls"}'),)), Answer("", "Done."))

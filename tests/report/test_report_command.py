@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,12 @@ from proxy.core import fingerprint
 from proxy.core.sent import Element, Part, Sent
 from proxy.ledger.contract import Record
 from proxy.settings import Settings
-from tests.journey.provider import Provider, providing
+from tests.journey.provider import Provider
 from tests.journey.proxy_server import Running, running, settings_for
-from tests.page.talk import account, answers, grow
+from tests.page.talk import account, grow
+from tests.page.talking import provider, proxy
+
+__all__ = ["provider", "proxy"]
 
 TOKEN = "an-admin-token"
 cli = typer.Typer()
@@ -36,18 +38,6 @@ output = 10
 source = "this test"
 date = "2026-11-30"
 """
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with providing(answers) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def proxy(provider: Provider) -> AsyncIterator[Running]:
-    async with running(settings_for(provider.url)) as opened:
-        yield opened
 
 
 def priced(provider: Provider, folder: Path) -> Settings:
