@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from proxy.core.contract import CacheRule, Reuse
 
@@ -61,6 +62,16 @@ def size(segments: Iterable[Segment]) -> int:
     return sum(segment.tokens for segment in segments)
 
 
+def _filled(segments: Segments) -> Segments:
+    """Without those that hold nothing: they make no difference between two prompts."""
+    if all(map(_tokens, segments)):
+        return segments
+    return tuple([segment for segment in segments if segment.tokens])
+
+
+_tokens = attrgetter("tokens")
+
+
 def held(rule: CacheRule, prompt: Segments, generated: Segments, whole: bool = False) -> Segments:
     """What stays when a request is over. With `whole` the last generated token stays too: its
     state, computed by the next request that holds it, is booked with the one that generated it.
@@ -74,7 +85,7 @@ def held(rule: CacheRule, prompt: Segments, generated: Segments, whole: bool = F
 
 def _fed_back(generated: Segments) -> Segments:
     """All but the last token."""
-    filled = tuple(segment for segment in generated if segment.tokens)
+    filled = _filled(generated)
     if not filled:
         return ()
     last = replace(filled[-1], tokens=filled[-1].tokens - 1)
@@ -82,10 +93,11 @@ def _fed_back(generated: Segments) -> Segments:
 
 
 def split(rule: CacheRule, rows: Sequence[Segments], prompt: Segments) -> Split:
-    """How a prompt is served. `rows` are what is held, oldest first.
+    """How a prompt is served. `rows` are what is `held`, oldest first.
 
     The row that it shares most with counts, the youngest of several.
     """
+    prompt, rows = _filled(prompt), list(map(_filled, rows))
     best = max(reversed(rows), key=lambda row: _common(row, prompt)[1], default=())
     index, common = _common(best, prompt)
     total = size(prompt)

@@ -41,9 +41,10 @@ def in_tokens(segments: Segments) -> list[tuple[bytes, int]]:
 
 
 def shared(a: Segments, b: Segments) -> int:
-    """The common beginning, counted token by token, with segments that hold nothing as borders."""
+    """The common beginning, in tokens; a segment that holds nothing makes no difference."""
     tokens = 0
-    for one, other in zip(a, b, strict=False):
+    filled = ([segment for segment in row if segment.tokens] for row in (a, b))
+    for one, other in zip(*filled, strict=False):
         if one.key != other.key:
             break
         tokens += min(one.tokens, other.tokens)

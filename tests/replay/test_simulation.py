@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.commands.given import SHEETS
@@ -158,6 +158,7 @@ def test_read_and_rebuilt_and_new_are_all_input_and_the_bill_is_theirs(
 
 
 @given(agents, policies, st.sampled_from(Reuse))
+@example(Agent(2, 0, 2, 0, 0, Decimal(0)), named("drop"), Reuse.GENERATED)
 def test_a_run_takes_the_work_of_its_tokens(agent: Agent, policy: Policy, reuse: Reuse) -> None:
     run, rule = play(policy, agent), CacheRule(reuse)
     taken, tokens = work(run, rule), total(splits(run, rule))
