@@ -51,7 +51,10 @@ _FIXES: Mapping[Cause, str] = {
     Cause.REASONING_STRIPPED: "have the client send reasoning always; the proxy drops it once",
     Cause.REASONING_CHANGED: "send reasoning back as it came",
     Cause.RESERIALIZED: "serialise a message once and send the same bytes afterwards",
-    Cause.SELF: "the policy changes what was sent before; an append-only policy does not",
+    Cause.SELF: (
+        "the policy changes what was sent before, which an append-only one does not, or what was "
+        "put back is lost: keep the store up"
+    ),
 }
 # These rest on what other messages look like, not on the element alone.
 _LIKELY = frozenset({Cause.MESSAGE_INSERTED, Cause.MESSAGES_DROPPED, Cause.COMPACTION})

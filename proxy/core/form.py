@@ -198,7 +198,12 @@ class _Form:
         if element is None:
             out = self._draft.written(edits)
             element = fingerprint.read(out, 0, len(out), b"").kept
+        if not _PUT_BACK.isdisjoint(self._draft.did):
+            element = replace(element, put_back=True)
         return Shape(tuple(edits), element, tuple(self._draft.did), drops)
+
+
+_PUT_BACK = frozenset({"restored", "arguments"})
 
 
 def _bare(message: Message) -> Element:

@@ -45,6 +45,9 @@ class Cause(Enum):
 NOT_BREAKS = frozenset(
     {Cause.COLD_START, Cause.EXTENDED, Cause.RETRY, Cause.REWIND, Cause.FORK, Cause.SIDE_REQUEST}
 )
+_OF_WHAT_IS_PUT_BACK = frozenset(
+    {Cause.REASONING_STRIPPED, Cause.REASONING_CHANGED, Cause.RESERIALIZED}
+)
 INTACT = frozenset({Cause.EXTENDED, Cause.RETRY})
 """Where a request begins with all of the last one."""
 
@@ -91,7 +94,8 @@ def compare(
     """What happened to the prefix between `last` and `now`.
 
     `other_forms` holds, for every element of `now`, the form that the opposite verdict would have
-    given it: where what was last sent has that form, the change is our own doing. `begins` tells
+    given it: where what was last sent has that form, the change is our own doing. So it is where we
+    had put something back and have lost it, with a store for instance. `begins` tells
     whether the text of an element of `now` begins with an earlier one's. `by_hint` says that
     `last` was found by a session or a tool call, not by the chain. `tip` is what the conversation
     sent last of all, if that is another record: it counts where it went further along with `now`.
@@ -167,7 +171,8 @@ def _compare(
     if at == len(now):
         return Finding(Cause.REWIND, By.CLIENT, removed=len(was) - at)
     cause, removed, by = *_cause(was, now, at, begins), By.CLIENT
-    if was[at].digest == other_forms[at].digest:
+    lost = cause in _OF_WHAT_IS_PUT_BACK and was[at].put_back and not now[at].put_back
+    if lost or was[at].digest == other_forms[at].digest:
         cause, by = Cause.SELF, By.PROXY
     if cause in NOT_BREAKS:
         return Finding(cause, by, at, _message_index(now, at), removed=removed)

@@ -35,7 +35,7 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     that a message that was only serialised anew keeps it (of tools: any order). `size` is about
     how much of it is rendered, in bytes: what it says with its reasoning, not its JSON.
     `reasoning` is the length in bytes of the reasoning text that left with it. `role` is the
-    wire's.
+    wire's. `put_back`: what its client had lost, or written anew, left as it was generated.
     """
 
     part: Part
@@ -47,6 +47,7 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     role: str
     text: bytes = NO_TEXT
     length: int = 0
+    put_back: bool = False
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):

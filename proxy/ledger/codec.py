@@ -51,6 +51,12 @@ _HEAD = struct.Struct(">d5q?16s16sH")
 _SHADOW, _HELD = struct.Struct(">HHq?B"), struct.Struct(">Iqq")
 _PATCH = struct.Struct(">IIIIH")
 _ELEMENT = struct.Struct(">c16s16s8sIIH8sI")
+_PARTS = {
+    **{part.value.encode(): (part, False) for part in Part},
+    **{part.value.upper().encode(): (part, True) for part in Part},
+}
+"""By the letter at rest: a capital one where something was put back."""
+_LETTERS = {found: letter for letter, found in _PARTS.items()}
 _ENTRY = struct.Struct(">?I")
 _COUNT, _UNTIL = struct.Struct(">I"), struct.Struct(">d")
 _UNREADABLE = (ValueError, KeyError, IndexError, struct.error, orjson.JSONDecodeError)
@@ -356,7 +362,7 @@ def _packed(patch: Patch) -> bytes:
 
 
 def _row(e: Element, role: int) -> bytes:
-    part = e.part.value.encode()
+    part = _LETTERS[e.part, e.put_back]
     return _ELEMENT.pack(
         part, e.digest, e.said, e.gist, e.size, e.reasoning, role, e.text, e.length
     )
@@ -375,8 +381,8 @@ def _unpacked(raw: bytes) -> Patch:
 
 
 def _elements(rows: Iterable[tuple[Any, ...]], roles: Sequence[str]) -> list[Element]:
-    parts = {part.value.encode(): part for part in Part}
     return [
-        Element(parts[part], digest, said, gist, size, reasoning, roles[role], text, length)
-        for part, digest, said, gist, size, reasoning, role, text, length in rows
+        Element(part, digest, said, gist, size, reasoning, roles[role], text, length, put_back)
+        for letter, digest, said, gist, size, reasoning, role, text, length in rows
+        for part, put_back in (_PARTS[letter],)
     ]

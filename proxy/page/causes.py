@@ -64,7 +64,8 @@ CAUSES: dict[str, Meaning] = {
     ),
     "self": Meaning(
         "The proxy changed what it had sent",
-        "A retroactive policy (keep_latest) does this by design; an append-only one does not.",
+        "A retroactive policy (keep_latest) does this by design; an append-only one does not, but "
+        "that reasoning it put back is lost with the ledger's store.",
     ),
     # Replies that read less than they could have.
     "ttl_expired": Meaning(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.core import prefix, turn
 from proxy.core.prefix import NOT_BREAKS, By, Cause
@@ -195,6 +196,32 @@ def element(name: int, role: str = "user") -> Element:
 
 def compared(was: list[Element], now: list[Element]) -> prefix.Finding:
     return prefix.compare(Sent(b"", b"", tuple(was), 0.0, ""), now, now)[0]
+
+
+STRIPPED = (lambda was: replace(was, digest=was.said, reasoning=0), Cause.REASONING_STRIPPED)
+CHANGED = (lambda was: replace(was, digest=b"other".ljust(16)), Cause.REASONING_CHANGED)
+WRITTEN_ANEW = (
+    lambda was: replace(was, digest=b"other".ljust(16), said=b"other".ljust(16)),
+    Cause.RESERIALIZED,
+)
+
+
+@pytest.mark.parametrize(("change", "cause"), [STRIPPED, CHANGED, WRITTEN_ANEW])
+def test_what_was_put_back_and_is_not_any_more_is_told_as_our_own_doing(
+    change: Callable[[Element], Element], cause: Cause
+) -> None:
+    came = replace(element(1, "assistant"), digest=b"thinks".ljust(16), reasoning=7)
+    ours = replace(came, put_back=True)
+
+    now = change(came)
+
+    assert (cause, By.CLIENT) == told(compared([came], [now]))
+    assert (Cause.SELF, By.PROXY) == told(compared([ours], [now]))
+    assert (cause, By.CLIENT) == told(compared([ours], [replace(now, put_back=True)]))
+
+
+def told(finding: prefix.Finding) -> tuple[Cause, By]:
+    return finding.cause, finding.by
 
 
 def test_stale_is_what_was_there_at_most_what_is_there_now() -> None:

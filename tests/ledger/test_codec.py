@@ -29,7 +29,7 @@ verdicts = st.sampled_from([KEEP, DROP]) | texts.map(lambda text: Verdict(Kind.R
 element_values = st.builds(
     Element, st.sampled_from(Part), digests, digests, st.binary(min_size=8, max_size=8),
     st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), texts,
-    st.binary(min_size=8, max_size=8), st.integers(0, 2**32 - 1),
+    st.binary(min_size=8, max_size=8), st.integers(0, 2**32 - 1), st.booleans(),
 )  # fmt: skip
 patches = st.builds(
     Patch, st.integers(0, 99), st.integers(0, 99), st.integers(0, 99),
