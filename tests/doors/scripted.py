@@ -372,10 +372,15 @@ class Dialled:
         self.writer.transport.abort()
 
 
+async def connected(port: int) -> Dialled:
+    """To be left by who asked for it."""
+    return Dialled(*await asyncio.open_connection("127.0.0.1", port))
+
+
 @asynccontextmanager
 async def dialled(port: int) -> AsyncIterator[Dialled]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    line = await connected(port)
     try:
-        yield Dialled(reader, writer)
+        yield line
     finally:
-        writer.transport.abort()
+        line.leave()

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
-import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +14,15 @@ import httpx
 import pytest
 
 from tests.doors import redis_server as servers
+from tests.journey.processes import Workers, total, two_workers, until, until_counted
 from tests.journey.provider import Answer, Came, completion, providing
 from tests.journey.test_journey import KEY, steps
 
 # The whole run of 200 conversations of 20 steps is `make soak`; what CI runs is a sample of it.
 CONVERSATIONS = int(os.environ.get("SOAK_CONVERSATIONS", "24"))
 STEPS = int(os.environ.get("SOAK_STEPS", "8"))
+TURNS = CONVERSATIONS * (STEPS + 1)
+CHAT = ("lethe_requests_total", 'route="chat"')
 
 
 @dataclass
@@ -45,35 +44,10 @@ class Truth:
         return completion()
 
 
-@dataclass(frozen=True)
-class Workers:
-    url: str
-    admin: str
-    process: subprocess.Popen[bytes]
-
-
 @pytest.fixture
 def redis_server() -> Iterator[servers.Server]:
     with servers.running(servers.valkey()) as server:
         yield server
-
-
-@asynccontextmanager
-async def two_workers(upstream: str, redis: str) -> AsyncIterator[Workers]:
-    main, admin = _free(), _free()
-    command = [
-        sys.executable, "-m", "proxy", "serve", "--upstream", upstream,
-        "--redis", redis, "--workers", "2", "--port", str(main),
-        "--admin-port", str(admin), "--log", "off",
-    ]  # fmt: skip
-    process = await asyncio.to_thread(_started, command)
-    try:
-        workers = Workers(f"http://127.0.0.1:{main}", f"http://127.0.0.1:{admin}", process)
-        await _until_both_serve(workers)
-        yield workers
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @asynccontextmanager
@@ -85,39 +59,6 @@ async def working(store: servers.Server) -> AsyncIterator[tuple[Truth, Workers]]
         two_workers(provider.url, store.url) as workers,
     ):
         yield truth, workers
-
-
-def _started(command: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    """Wait for what another process brings about."""
-    while not holds():  # noqa: ASYNC110  (a count in this process, told by nobody)
-        await asyncio.sleep(0.01)
-
-
-def _free() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-async def _until_both_serve(workers: Workers) -> None:
-    async with httpx.AsyncClient() as client, asyncio.timeout(30):
-        while True:
-            await asyncio.sleep(0.3)
-            try:
-                numbers = (await client.get(f"{workers.admin}/metrics")).text
-            except httpx.TransportError:
-                continue
-            if _sum(numbers, "lethe_workers") == 2:
-                return
-
-
-def _sum(numbers: str, name: str, having: str = "") -> float:
-    rows = re.findall(rf"^{name}(?:\{{([^}}]*)\}})? (\S+)$", numbers, re.MULTILINE)
-    return sum(float(value) for labels, value in rows if having in labels)
 
 
 def named_steps(name: str, count: int) -> list[Any]:
@@ -155,6 +96,10 @@ async def converse_all(workers: Workers, policies: tuple[str, ...], pause: async
             group.create_task(converse(workers, f"conversation {number}", policy, pause))
 
 
+def all_told(numbers: str) -> bool:
+    return total(numbers, *CHAT) >= TURNS
+
+
 def going() -> asyncio.Event:
     event = asyncio.Event()
     event.set()
@@ -167,15 +112,12 @@ async def test_no_prefix_breaks_and_no_exchange_is_lost(
 ) -> None:
     async with working(redis_server) as (truth, workers):
         await converse_all(workers, policies, going())
-        await asyncio.sleep(1.5)
-        async with httpx.AsyncClient() as client:
-            numbers = (await client.get(f"{workers.admin}/metrics")).text
+        numbers = await until_counted(workers.admin, all_told)
 
-    total = CONVERSATIONS * (STEPS + 1)
     assert [] == truth.broken
-    assert total == truth.answered
-    assert total == _sum(numbers, "lethe_requests_total", 'route="chat"')
-    assert CONVERSATIONS == _sum(numbers, "lethe_prefix_findings_total", "cold_start")
+    assert TURNS == truth.answered
+    assert TURNS == total(numbers, *CHAT)
+    assert CONVERSATIONS == total(numbers, "lethe_prefix_findings_total", "cold_start")
 
 
 async def test_two_keys_with_other_policies_on_one_conversation_send_one_truth(
@@ -202,15 +144,13 @@ async def test_a_store_that_is_killed_and_comes_back_empty_breaks_no_prefix(
     async with working(redis_server) as (truth, workers):
         async with asyncio.TaskGroup() as group:
             talking = group.create_task(converse_all(workers, ("drop",), going()))
-            await _until(lambda: truth.answered >= CONVERSATIONS * STEPS // 3)
+            await until(lambda: truth.answered >= CONVERSATIONS * STEPS // 3)
             await asyncio.to_thread(redis_server.kill)
-            await _until(lambda: truth.answered >= CONVERSATIONS * STEPS * 2 // 3)
+            await until(lambda: truth.answered >= CONVERSATIONS * STEPS * 2 // 3)
             await asyncio.to_thread(redis_server.start)
             await talking
-        await asyncio.sleep(1.5)
-        async with httpx.AsyncClient() as client:
-            numbers = (await client.get(f"{workers.admin}/metrics")).text
+        numbers = await until_counted(workers.admin, all_told)
 
     assert [] == truth.broken
-    assert CONVERSATIONS * (STEPS + 1) == truth.answered
-    assert _sum(numbers, "lethe_ledger_failures_total") > 0
+    assert TURNS == truth.answered
+    assert total(numbers, "lethe_ledger_failures_total") > 0
