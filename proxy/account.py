@@ -12,13 +12,14 @@ import orjson
 
 from proxy.bill import NONE as NO_BILL
 from proxy.bill import Bill, bill
-from proxy.core import echo, expect
+from proxy.core import echo, expect, fingerprint
 from proxy.core.contract import UNKNOWN, Contract, Reuse
 from proxy.core.expect import Cached
 from proxy.core.headers import Headers
 from proxy.core.outcome import Outcome, Route, Timings
 from proxy.core.seen import Seen
 from proxy.core.thought import Thought
+from proxy.core.turn import LONGEST_MODEL
 from proxy.core.usage import Usage
 from proxy.doors import Doors
 from proxy.errors import ClientGone, Draining, InternalError, ProxyError
@@ -230,7 +231,7 @@ class Account:
             status=self.status,
             ending=self.ending.value if self.ending else FAILED,
             upstream=self._up.name if self._up else "",
-            model=self.model,
+            model=told_of(self.model),
             key=self.caller.alias if self.caller else "",
             task=self._task,
             streamed=self.streamed,
@@ -255,7 +256,7 @@ class Account:
         """What it came to, where it was answered well."""
         if self._up is None or seen is None or not 200 <= self.status < 300:
             return NO_BILL
-        model = self.model or told_of(seen.model)
+        model = self.model or fingerprint.short(seen.model, LONGEST_MODEL)
         try:
             return bill(
                 self._doors, self.pruning, seen, self._contract(), self._up.name, model, now

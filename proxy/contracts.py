@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from proxy import __version__, providers
 from proxy.core import contract as core
-from proxy.core import paths
+from proxy.core import paths, turn
 from proxy.core.contract import Asked, Chosen, Contract, StreamUsage, UserTurn
 from proxy.settings import Settings, UpstreamSettings
 from proxy.upstream import Reply, Upstream
@@ -29,7 +29,6 @@ ASK_SECONDS = 2.0
 AGAIN_SECONDS = 60.0
 """Until who could not be reached is asked again: engines may load a model for minutes."""
 _LARGEST_LIST = 1 << 20
-_LONGEST_NAME = 200
 
 
 class Contracts:
@@ -191,4 +190,4 @@ def _tables(rows: object) -> list[dict[str, object]]:
 
 
 def _is_name(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME
+    return isinstance(value, str) and 0 < len(value) <= turn.LONGEST_MODEL

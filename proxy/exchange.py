@@ -7,7 +7,7 @@ request leaves as it came and the fault is counted. Every ending closes both sid
 from __future__ import annotations
 
 from proxy import forwarding
-from proxy.account import Account, told_of
+from proxy.account import Account
 from proxy.core import headers as wire_headers
 from proxy.core import paths
 from proxy.core.codings import Decoder
@@ -99,9 +99,8 @@ async def _ready(
     if setting and not await doors.ledger.set_policy(caller.scope, setting):
         account.fault("set_policy")
     it = _read(doors, account, caller, raw, request.named.get(b"content-encoding", b""))
-    model = it.model if it else ""
-    account.model = told_of(model)
-    up = doors.keyring.upstream(caller, model)
+    account.model = it.model if it else ""
+    up = doors.keyring.upstream(caller, account.model)
     if it is None:
         return forwarding.as_it_came(raw, up)
     account.streamed = wire.streams(it.fields)

@@ -60,7 +60,9 @@ class Forms:
         return shape and _at(shape, message.start)
 
     def _keep(self, key: _Key, shape: Shape | None) -> None:
-        weight = _FORM + sum(len(edit.text) + _EDIT for edit in shape.edits) if shape else _FORM
+        edits, reply = shape.edits if shape else (), key[2]
+        weight = _FORM + sum(len(edit.text) + _EDIT for edit in edits)
+        weight += reply.weight if reply else 0
         if weight > _LARGEST:
             return
         self._found[key] = (shape, weight)

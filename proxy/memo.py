@@ -16,6 +16,7 @@ import msgspec
 from xxhash import xxh3_128, xxh3_128_digest
 
 from proxy.core import turn
+from proxy.core.fingerprint import Message
 from proxy.core.sent import Element
 from proxy.core.turn import Known, Turn
 
@@ -25,11 +26,15 @@ messages.
 """
 _MESSAGE = 700
 """Bytes that one message takes: measured, and rounded up."""
+_PIECE = 200
+"""Bytes that one of its calls, edits or places takes, from the fifth on: most have no more."""
 _TURN = 2_500
 """Bytes that a turn takes beside its messages and members: its hints above all."""
 MAX_TOOLS = MAX_FRONTS = 256
-LARGE_FRONT = 2_000
-"""Bytes of model and rendered members from which a front is not remembered."""
+LARGE_FRONT = 4_000
+"""Bytes from which a front is not remembered: model, rendered members and elements."""
+_ELEMENT = 350
+"""Bytes that one element takes, with the digest that it is known by."""
 FIRST_MARK = 256
 
 
@@ -93,7 +98,7 @@ class Memo:
         found = self._fronts.get(key)
         if found is None:
             found = turn.front_of(it, rendered, system_first, tools)
-            if sum(map(len, values)) + len(it.model) < LARGE_FRONT:
+            if sum(map(len, values)) + len(it.model) + _ELEMENT * len(found) < LARGE_FRONT:
                 self._fronts[key] = found
                 if len(self._fronts) > MAX_FRONTS:
                     self._fronts.popitem(last=False)
@@ -150,9 +155,9 @@ class Memo:
         at = next((at for at in reversed(hashes) if at[0] <= end), None)
         if at is None:
             return
-        (mark, digest), weight = at, _weight(known)
-        key = (it.scope, digest)
-        last = self._entries.get(grew) if grew and grew != key else None
+        (mark, digest), before = at, self._entries.get(grew) if grew else None
+        weight, key = _weight(known, before), (it.scope, digest)
+        last = before if grew != key else None
         if last is not None and last.before is not None:
             self._drop(self._entries.pop(last.before, None))
         self._drop(self._entries.pop(key, None))
@@ -169,7 +174,18 @@ class Memo:
             self._held -= entry.weight
 
 
-def _weight(known: Known) -> int:
-    """The members before the messages are kept as they came, tools among them."""
-    fields = sum(map(len, known.head.fields.values()))
-    return _TURN + fields + _MESSAGE * (len(known.leading) + len(known.messages))
+def _weight(known: Known, before: _Entry | None) -> int:
+    """What a turn holds; what it shares with the one that it grew from is weighed already.
+
+    The members before the messages are kept as they came, tools among them.
+    """
+    rows = (*known.leading, *known.messages)
+    shared = (*before.known.leading, *before.known.messages) if before else ()
+    if before and len(shared) <= len(rows) and shared[-1] is rows[len(shared) - 1]:
+        return before.weight + sum(map(_message, rows[len(shared) :]))
+    return _TURN + sum(map(len, known.head.fields.values())) + sum(map(_message, rows))
+
+
+def _message(it: Message) -> int:
+    pieces = len(it.calls) + len(it.edits) + len(it.slots)
+    return _MESSAGE + _PIECE * max(0, pieces - 4)

@@ -404,10 +404,10 @@ def _sessions(doors: Doors, named: Names, it: Turn) -> Iterable[str]:
     """What the client calls its session, surest name first."""
     for header in _session_headers(doors.settings.session_headers):
         if value := named.get(header):
-            yield value.decode("latin-1")
+            yield fingerprint.short(value.decode("latin-1"))
     key = chat.field(it.fields, "prompt_cache_key")
     if isinstance(key, str) and key:
-        yield key
+        yield fingerprint.short(key)
 
 
 def record(

@@ -9,6 +9,7 @@ changes meanwhile does not rewrite what a cache holds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -43,8 +44,17 @@ def wire_for(contract: Contract, up: UpstreamSettings, settings: Settings) -> Wi
 
 def names_of(up: UpstreamSettings, model: str) -> tuple[str, str]:
     """The pins of a wire: the first one, and the one that a 400 put in its place."""
+    return _names(up.name, model)
+
+
+MOST_NAMES = 256
+"""Pairs of an upstream and a model whose names are remembered: every exchange asks for them."""
+
+
+@lru_cache(MOST_NAMES)
+def _names(upstream: str, model: str) -> tuple[str, str]:
     raw = model.encode("utf-8", "surrogatepass")
-    tag = fingerprint.digest(up.name.encode(), raw, size=8).hex()
+    tag = fingerprint.digest(upstream.encode(), raw, size=8).hex()
     return f"wire:{tag}", f"mended:{tag}"
 
 

@@ -1,15 +1,22 @@
-"""Exchanges that end oddly: replies with a status that no client can get."""
+"""Exchanges that are odd: replies with a status that no client can get, names of megabytes."""
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
+from proxy.core.ratio import Ratio
 from tests.doors.scripted import Scripted, Wire
-from tests.journey.proxy_server import running, settings_for
+from tests.journey.provider import completion, providing
+from tests.journey.proxy_server import Running, running, settings_for
+from tests.page.talk import answers
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
 
@@ -49,3 +56,73 @@ async def test_any_other_status_reaches_the_client(status: int) -> None:
             reply = await client.post(f"{proxy.url}/v1/chat/completions", content=json.dumps(BODY))
 
     assert (status, b"{}") == (reply.status_code, reply.content)
+
+
+async def test_names_of_megabytes_leave_nothing_of_their_size_behind(tmp_path: Path) -> None:
+    """Wherever a client may give one; members after the messages are remembered nowhere."""
+    prices, file = tmp_path / "prices.toml", tmp_path / "lethe.toml"
+    prices.write_text('[[price]]\nmodel = "n*"\ninput = 1\noutput = 1\n')
+    file.write_text(
+        f'prices = "{prices}"\npolicy = "horizon"\n[ledger]\nhistory = "digests"\n'
+        '[[upstream]]\nurl = "http://127.0.0.1:9"\n'
+    )
+
+    async with providing(answers) as upstream, running(settings_for(upstream.url, file)) as proxy:
+        async with httpx.AsyncClient(timeout=20) as client:
+            for name in ("n" * 1_000_000 + tail for tail in "ab"):
+                body = json.dumps(named_everywhere(name))
+                reply = await client.post(f"{proxy.url}/v1/chat/completions", content=body)
+                assert 200 == reply.status_code
+                assert body == upstream.last.body.decode()
+        found = longest(*remembering(proxy))
+
+    assert 10_000 > found
+
+
+def named_everywhere(name: str) -> dict[str, Any]:
+    function = {"name": "f", "arguments": "{}"}
+    call = {"id": name, "type": "function", "function": function}
+    messages = [
+        {"role": name, "content": "be brief"},
+        {"role": name, "content": "go", "name": name},
+        {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [call]},
+        {"role": "tool", "content": "ok", "tool_call_id": name},
+    ]
+    return {"messages": messages, "model": name, "prompt_cache_key": name, "user": name}
+
+
+@pytest.mark.parametrize(
+    "name", ["m", "m" * 150, "m" * 1_000, "m\ud83d"], ids=["short", "middling", "long", "odd"]
+)
+async def test_what_a_reply_taught_holds_for_the_next_request_of_that_model(name: str) -> None:
+    body = json.dumps({**BODY, "model": name})
+    said = completion("done " * 10)
+    async with providing(lambda came: said) as upstream, running(settings_for(upstream.url)) as it:
+        async with httpx.AsyncClient(timeout=20) as client:
+            await client.post(f"{it.url}/v1/chat/completions", content=body)
+        known = it.doors.memo.read(body.encode(), b"s" * 16).model
+
+        assert Ratio() != it.doors.state.ratios.of("default", known)
+        assert 0 == sum(it.doors.observer.own()["lethe_faults_total"].values())
+
+
+def remembering(proxy: Running) -> list[object]:
+    """The rooms that remember something of exchanges."""
+    it = proxy.doors
+    return [it.contracts, it.prices, it.state, it.forms, it.observer, it.memo, it.ledger]
+
+
+def longest(*things: object) -> int:
+    """The length of the longest text that can be reached from these."""
+    seen, left, most = set[int](), list(things), 0
+    while left:
+        it = left.pop()
+        if id(it) in seen or isinstance(it, ModuleType | FunctionType | type):
+            continue
+        seen.add(id(it))
+        most = max(most, len(it) if isinstance(it, str | bytes) else 0)
+        left += gc.get_referents(it)
+        # What the collector does not look at: values of some kinds, texts that are keys.
+        left += msgspec.structs.astuple(it) if isinstance(it, msgspec.Struct) else ()
+        left += it if isinstance(it, dict) else ()
+    return most

@@ -66,6 +66,18 @@ def test_forms_hold_no_more_than_they_may_and_the_latest_stay() -> None:
     assert forms._held == sum(weight for _, weight in forms._found.values())
 
 
+def test_replies_that_forms_are_known_by_are_weighed_too() -> None:
+    """What a client hands back as it was stays so, and that is known by the reply."""
+    forms = Forms(7)
+    for at in range(100):
+        reply = Reply("reasoning_content", "why " * 10_000 + str(at), arguments=("x" * 10_000,))
+        body, message = read(assistant(reasoning_content=reply.reasoning))
+        assert forms.shape(body, message, Kind.KEEP, reply, RESTORES) is None
+
+    assert 100 * 50_000 < forms._held < 100 * 60_000
+    assert forms._held == sum(weight for _, weight in forms._found.values())
+
+
 def test_a_form_that_is_very_large_is_worked_out_and_not_held() -> None:
     forms, (body, message) = Forms(7), read(assistant())
     reply = Reply("reasoning_content", "why " * 100_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -144,6 +145,44 @@ def test_what_stands_before_the_messages_is_weighed_and_the_largest_not_held() -
     assert 11_000 < held._held < 20_000
 
 
+CALL = {"id": "c" * 100, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+THOUGHT = {"type": "thinking", "thinking": "hm"}
+SAID = {"type": "text", "text": "so"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"tool_calls": [CALL] * 10_000}, {"content": [THOUGHT, SAID] * 10_000}],
+    ids=["calls", "thoughts"],
+)
+def test_what_one_message_holds_is_weighed(said: dict[str, object]) -> None:
+    held = Memo(1, 1 << 25)
+    rows = [{"role": "user", "content": "go"}, {"role": "assistant", **said}]
+    body = json.dumps({"messages": rows}).encode()
+
+    tracemalloc.start()
+    held.read(body, SCOPES[0])
+    takes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert takes < held._held < 3 * takes
+
+
+def test_a_turn_weighs_the_same_whether_it_grew_or_was_met_so() -> None:
+    calls = [{"role": "assistant", "tool_calls": [CALL] * count} for count in (1, 9, 50)]
+    rows = [{"role": "system", "content": "x" * 600}, {"role": "user", "content": "go"}, *calls]
+    grown, weights = Memo(1, 1 << 20), []
+    for count in range(1, len(rows) + 1):
+        body = json.dumps({"model": "m", "messages": rows[:count]}).encode()
+        met = Memo(1, 1 << 20)
+        for held in (grown, met):
+            held.read(body, SCOPES[0])
+        weights.append(met._held)
+
+        assert met._held == list(grown._entries.values())[-1].weight
+    assert weights == sorted(weights)
+
+
 def test_a_body_beyond_the_last_mark_is_read_all_the_same() -> None:
     held = Memo(1, 1_024)
     for n in (3, 8, 9):
@@ -169,3 +208,19 @@ def test_tools_are_read_once() -> None:
     for n in range(memo.MAX_TOOLS + 5):
         held.front(turn.read(conversation(1, functions=[{"name": str(n)}]), SCOPES[0]), (), True)
     assert memo.MAX_TOOLS == len(held._tools)
+
+
+def test_fronts_that_are_alike_are_shared_and_those_that_hold_much_are_not_held() -> None:
+    held = Memo(1, 1 << 20)
+    system = [{"role": "system", "content": str(n)} for n in range(100)]
+    for count in (1, 2, 100):
+        rows = [*system[:count], {"role": "user", "content": "go"}]
+        body = json.dumps({"model": "m", "messages": rows}).encode()
+        a, b = (turn.read(body, scope) for scope in SCOPES)
+        front = held.front(a, (), False)
+
+        assert turn.front_of(a, (), False, ()) == front
+        assert (count < 100) == (front is held.front(b, (), False))
+    held.front(turn.read(conversation(1, x="y" * memo.LARGE_FRONT), SCOPES[0]), ("x",), False)
+
+    assert [3, 4] == [len(front) for front in held._fronts.values()]

@@ -75,6 +75,21 @@ def hint(scope: bytes, name: str) -> bytes:
     return blake2b(raw, key=scope, digest_size=16, person=b"lethe-hint").digest()
 
 
+LONGEST = 128
+"""Characters of a name from outside as it is kept."""
+
+
+def short(name: str, most: int = LONGEST) -> str:
+    """A name from outside as it is kept; of a very long one its beginning, and a digest of all of
+    it, which tells it apart as well. Names are remembered and compared: a client may send megabytes
+    for one.
+    """
+    if len(name) <= most:
+        return name
+    tail = digest(utf8(name)).hex()
+    return f"{name[: most - len(tail) - 1]}…{tail}"
+
+
 def root_of(scope: bytes) -> bytes:
     """The link before the first message."""
     return digest(b"root", scope)
@@ -147,10 +162,12 @@ def _read_spoken(
     said = digest(spoken, text.exact, *answered)
     element = Element(
         Part.MESSAGE, said, said, digest(spoken, text.core, size=8), _FRAME + len(text.raw), 0,
-        role, text.core[:8] or NO_TEXT, text.length,
+        short(role), text.core[:8] or NO_TEXT, text.length,
     )  # fmt: skip
     link = digest(before, said)
-    return Message(start, end, role, link, (), _id(answers), (), (), False, element, element)
+    return Message(
+        start, end, element.role, link, (), _id(answers), (), (), False, element, element
+    )
 
 
 def _read_thought_out(
@@ -221,7 +238,7 @@ def read_slowly(
     text, length = _text_of(message, gist[1])
     whole = digest(*gist, size=8)
     size = _rendered(message)
-    bare = Element(Part.MESSAGE, said, said, whole, size, 0, role, text, length)
+    bare = Element(Part.MESSAGE, said, said, whole, size, 0, short(role), text, length)
     found, kept, dropped = reasoning.NOTHING, bare, bare
     carriers: tuple[str, ...] = ()
     if role == "assistant":
@@ -229,7 +246,8 @@ def read_slowly(
         kept = _with_reasoning(bare, message, found.size)
         dropped = bare if found.edits else kept
     return Message(
-        start, end, role, digest(before, said), _calls(message), _id(message.get("tool_call_id")),
+        start, end, bare.role, digest(before, said), _calls(message),
+        _id(message.get("tool_call_id")),
         found.edits, found.slots, found.sealed, kept, dropped, carriers,
     )  # fmt: skip
 
@@ -242,7 +260,6 @@ def _with_reasoning(bare: Element, message: Mapping[str, Any], size: int) -> Ele
     return replace(bare, digest=whole, reasoning=size, size=bare.size + size)
 
 
-_LONGEST_ID = 128
 _FRAME = 32
 """Bytes that a template puts around one message: ChatML's tags, role and line ends."""
 _CALL_FRAME = 52
@@ -450,9 +467,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _id(value: Any) -> str:
-    """An id as it is kept; a very long one by its digest, which tells it apart as well."""
-    text = _text(value)
-    return text if len(text) <= _LONGEST_ID else digest(utf8(text)).hex()
+    return short(_text(value))
 
 
 def canonical(value: Any) -> bytes:

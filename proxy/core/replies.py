@@ -5,12 +5,16 @@ message is what came back of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import getsizeof
 from typing import Any
 
 import msgspec
 
 from proxy.core import fingerprint
 from proxy.core.wire import chat
+
+# What the object takes, measured with tracemalloc and rounded up: good for a bound.
+_REPLY = 500
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
@@ -23,6 +27,12 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     reasoning: str
     details: bytes = b""
     arguments: tuple[str, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, in bytes."""
+        texts = (self.carrier, self.reasoning, *self.arguments)
+        return _REPLY + len(self.details) + sum(map(getsizeof, texts))
 
 
 def echoes(message: Mapping[str, Any], reply: Reply) -> bool:

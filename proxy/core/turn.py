@@ -40,6 +40,8 @@ from proxy.core.wire.chat import Edit, Head, Unreadable
 __all__ = ["Known", "Sealed", "Turn", "Unreadable", "propose", "read", "seal", "unknown"]
 
 _LEADING = frozenset({"system", "developer"})
+LONGEST_MODEL = 200
+"""Characters of a model's name as it is known. No provider has longer ones."""
 Judge = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Judgement]
 Pays = Callable[[int], bool]
 """Whether forgetting the reasoning of a step, by its index, pays (policy `horizon`)."""
@@ -91,7 +93,7 @@ class Turn(msgspec.Struct, frozen=True):
     are no links.
 
     `root` is the link of the first message, `conversation` that of the first assistant message, and
-    the root where there is none yet.
+    the root where there is none yet. `model` is its name, in short where it is very long.
     """
 
     body: bytes
@@ -158,12 +160,16 @@ def read(body: bytes, scope: bytes, known: Known | None = None) -> Turn:
             link = message.link
     cut = steps.cut(messages, known.steps if known else ())
     root, conversation = _names(messages, cut, scope)
-    model = chat.field(found.fields, "model")
     return Turn(
-        body, found.fields, scope, model if isinstance(model, str) else "",
+        body, found.fields, scope, _model_in(found.fields),
         tuple(leading), tuple(messages), cut, root, conversation,
         Carry(known.carry if known else None),
     )  # fmt: skip
+
+
+def _model_in(fields: Mapping[str, bytes]) -> str:
+    model = chat.field(fields, "model")
+    return fingerprint.short(model, LONGEST_MODEL) if isinstance(model, str) else ""
 
 
 def _names(messages: Sequence[Message], cut: Sequence[Step], scope: bytes) -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.replies import Reply
 from proxy.ledger.contract import Entry, Kept, Offer, Record
-from proxy.ledger.thread import Held, reply_weight
+from proxy.ledger.thread import Held
 
 _OVERHEAD = 600
 
@@ -57,7 +57,7 @@ class Late:
     @property
     def weight(self) -> int:
         offers = sum(100 + 60 * len(offer.links) for offer in self.offers)
-        found = sum(200 + (reply_weight(reply) if reply else 0) for reply in self.found.values())
+        found = sum(200 + (reply.weight if reply else 0) for reply in self.found.values())
         pins = sum(200 + len(name) + len(value) for name, value in self.pins.items())
         return _OVERHEAD + offers + found + pins
 
@@ -83,7 +83,7 @@ class Untaken:
 
     @property
     def weight(self) -> int:
-        return _OVERHEAD + reply_weight(self.held.reply)
+        return _OVERHEAD + self.held.reply.weight
 
 
 Job = Note | Late | Untaken

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from sys import getsizeof
 
 from proxy.core.replies import Reply
 from proxy.core.sent import Sent
@@ -16,7 +15,7 @@ from proxy.ledger.contract import Entry, Grade
 from proxy.ledger.trail import Trail
 
 # What the objects take, measured with tracemalloc and rounded up: good for a bound.
-_THREAD, _REPLY, _KEY, _FINDING, _PIN = 1600, 500, 150, 200, 250
+_THREAD, _KEY, _FINDING, _PIN = 1600, 150, 200, 250
 SHELF = 700
 
 MAX_PINS = 1_000
@@ -80,7 +79,7 @@ class Shelf:
             del self.by_key[key]
         lost = len(mine) * _KEY
         if not any(reply is held.reply for reply in self.found.values()):
-            lost += reply_weight(held.reply) if self._replies.pop(id(held.reply), None) else 0
+            lost += held.reply.weight if self._replies.pop(id(held.reply), None) else 0
         self.weight -= lost
         return lost
 
@@ -97,7 +96,7 @@ class Shelf:
         if id(reply) in self._replies:
             return 0
         self._replies[id(reply)] = reply
-        return reply_weight(reply)
+        return reply.weight
 
     def _added(self, more: int) -> int:
         self.weight += more
@@ -106,12 +105,6 @@ class Shelf:
 
 def _pin_weight(name: str, value: bytes) -> int:
     return _PIN + len(name) + len(value)
-
-
-def reply_weight(reply: Reply) -> int:
-    """What a reply takes in memory, in bytes."""
-    texts = (reply.carrier, reply.reasoning, *reply.arguments)
-    return _REPLY + len(reply.details) + sum(map(getsizeof, texts))
 
 
 @dataclass(slots=True)

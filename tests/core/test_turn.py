@@ -90,6 +90,23 @@ def test_without_an_assistant_the_conversation_is_its_root() -> None:
     assert first.messages[0].link == first.root == first.conversation
 
 
+@pytest.mark.parametrize("model", ["m" * turn.LONGEST_MODEL, "", "\ud83d", None, 5, ["m"]])
+def test_a_model_is_known_by_its_name_and_what_is_no_name_by_none(model: Any) -> None:
+    assert (model if isinstance(model, str) else "") == read(user("go"), model=model).model
+
+
+def test_a_name_that_is_too_long_is_known_by_its_beginning_and_a_digest_of_it_all() -> None:
+    long = "gpt-" + "m" * 1_000_000
+    one, same, other = (read(user("go"), model=name) for name in (long, long, long + "x"))
+    ends = read(user("go"), model=long + "\ud83d")
+
+    assert one.model.startswith("gpt-mmm")
+    assert turn.LONGEST_MODEL == len(one.model) == len(ends.model)
+    assert one.model == same.model
+    assert 3 == len({one.model, other.model, ends.model})
+    assert turn.front_of(one, (), False, ()) != turn.front_of(other, (), False, ())
+
+
 def test_leading_system_messages_are_no_links_and_later_ones_are() -> None:
     one, two = read(system("noon"), user("go")), read(system("one"), system("two"), user("go"))
     later = read(user("go"), system("noon"))
