@@ -36,6 +36,11 @@ from proxy.upstream import Reply
 
 LARGEST_ERROR = 64 * 1024
 """Bytes of an error body that are read to learn what was refused."""
+SEARCHED = 8 * 1024
+"""Characters of what it says that are searched for known words, which stand at its beginning:
+patterns may take time by the square of what they search."""
+_SPELLED = 4
+# Bytes that a character may take: a body has escapes, and not of every letter.
 ERROR_SECONDS = 2.0
 """Seconds for an error body to come; what has not come by then is relayed as it comes."""
 REFUSAL_HOLDS = 3600.0
@@ -43,7 +48,7 @@ REFUSAL_HOLDS = 3600.0
 _REFUSALS = frozenset({400, 422})
 """422 is Mistral's and FastAPI's word for a request that does not fit."""
 # Errors come as texts in JSON, and from gateways as texts in these; some escape every quote.
-_escaped = re.compile(r"""\\{1,9}u00([0-7][0-9a-f])|\\{1,9}(?=["'`/])""", re.IGNORECASE)
+_escaped = re.compile(r"""\\{1,9}+(?:u00([0-7][0-9a-f])|(?=["'`/]))""", re.IGNORECASE)
 _CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 
 
@@ -273,12 +278,14 @@ class Refused:
     @classmethod
     async def read(cls, reply: Reply) -> Refused:
         pieces: list[bytes] = []
+        size = 0
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ERROR_SECONDS):
                     async for chunk in reply.chunks:
                         pieces.append(chunk)
-                        if sum(map(len, pieces)) > LARGEST_ERROR:
+                        size += len(chunk)
+                        if size > LARGEST_ERROR:
                             break
         except BaseException:
             await reply.aclose()
@@ -291,8 +298,8 @@ class Refused:
         return self._reply.ended == "complete"
 
     def text(self) -> str:
-        """What it says, without its content coding and the marks of texts within texts; empty where
-        its coding cannot be undone.
+        """The beginning of what it says, without its content coding and the marks of texts within
+        texts; empty where its coding cannot be undone.
         """
         named = {name.lower(): value for name, value in self.headers}
         raw = b"".join(self._pieces)
@@ -300,7 +307,8 @@ class Refused:
         if coding not in (b"", b"identity"):
             decoder = Decoder(coding.decode("latin-1"), LARGEST_ERROR, LARGEST_ERROR)
             raw = decoder.feed(raw) + decoder.close()
-        return _escaped.sub(_unescaped, raw.decode("utf-8", "replace"))
+        text = raw[: _SPELLED * SEARCHED].decode("utf-8", "replace")
+        return _escaped.sub(_unescaped, text)[:SEARCHED]
 
     @property
     def ended(self) -> str | None:

@@ -83,7 +83,9 @@ class CacheRule(msgspec.Struct, frozen=True):
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """A regular expression, searched without case in the text of a 400, and what mends it."""
+    """A regular expression, searched without case in the beginning of a 400, and what mends
+    it.
+    """
 
     error: str
     remedy: Remedy

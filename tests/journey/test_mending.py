@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -24,8 +25,10 @@ from proxy.app import bound, opened, serving
 from proxy.core import dialect
 from proxy.core.contract import Remedy
 from proxy.core.dialect import Wire
+from proxy.forwarding import LARGEST_ERROR, SEARCHED, Refused
 from proxy.ledger.contract import Ask, Ledger, Settled
 from proxy.ledger.scripts import Keys
+from proxy.upstream import Reply
 from tests.contracts import refusals
 from tests.doors import redis_server as servers
 from tests.doors.scripted import dialled
@@ -514,6 +517,46 @@ async def test_a_coded_refusal_is_understood(tmp_path: Path) -> None:
         reply = await scene.ask(BARE)
 
     assert (200, 1) == (reply.status_code, strict.refused)
+
+
+LETTERS = {"plain": b"xx", "quoted": b'x\\"', "escaped": b"x\\u0060", "wide": "xä".encode()}
+"""Two letters, as a body may spell them."""
+
+
+@pytest.mark.parametrize("letters", LETTERS.values(), ids=LETTERS)
+@pytest.mark.parametrize(("before_them", "mended"), [(SEARCHED - 200, True), (SEARCHED, False)])
+@pytest.mark.parametrize("coded", [False, True], ids=["plain", "gzip"])
+async def test_known_words_are_sought_at_the_beginning_of_what_a_refusal_says(
+    tmp_path: Path, letters: bytes, before_them: int, mended: bool, coded: bool
+) -> None:
+    body = b'{"odd":"%b","why":"%b"}' % (letters * (before_them // 2), refusals.V4_MISSING.encode())
+    headers = {"content-encoding": "gzip"} if coded else {}
+    strict = Strict(lacks, gzip.compress(body) if coded else body, headers=headers)
+    async with before(strict, tmp_path) as scene:
+        reply = await scene.ask(BARE)
+
+    assert 1 == strict.refused
+    assert (200 if mended else 400) == reply.status_code
+    assert mended or body == reply.content
+
+
+HOSTILE = {
+    "starts": b"messagesreasoning'" * 3_600,
+    "backslashes": b"\\" * LARGEST_ERROR,
+    "escapes": b"\\u0022" * 10_900,
+    "letters": "ä".encode() * 32_000,
+    "odd bytes": b"\xff" * LARGEST_ERROR,
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("coding", [b"", b"gzip"])
+def test_no_more_of_a_refusal_is_searched_than_a_bound(body: bytes, coding: bytes) -> None:
+    """Patterns may take time by the square of what they search, and the loop waits for them."""
+    reply = SimpleNamespace(status=400, headers=[(b"content-encoding", coding)])
+    refused = Refused(cast(Reply, reply), [gzip.compress(body) if coding else body])
+
+    assert SEARCHED >= len(refused.text()) > 0
 
 
 async def test_where_nothing_may_be_changed_nothing_is_mended(tmp_path: Path) -> None:
