@@ -147,14 +147,17 @@ async def _in_a_process_of_its_own(question: bytes) -> bytes:
     return answer
 
 
-def _tariff(row: PriceRow) -> Tariff:
-    """A row of the configuration; a price that is not given is that of input, or of writing."""
+def rates_of(row: PriceRow) -> Rates:
+    """What a `[[price]]` table gives."""
     read, write, hour = (
         None if price is None else Rate(price)
         for price in (row.cache_read, row.cache_write, row.cache_write_1h)
     )
-    rates = Rates(Rate(row.input), Rate(row.output), read, write, hour)
-    return Tariff(row.model, "", (Row(rates),), row.source or "configuration", row.date)
+    return Rates(Rate(row.input), Rate(row.output), read, write, hour)
+
+
+def _tariff(row: PriceRow) -> Tariff:
+    return Tariff(row.model, "", (Row(rates_of(row)),), row.source or "configuration", row.date)
 
 
 def listed(

@@ -106,8 +106,8 @@ def _sheets(
     from proxy.commands import one_sheet  # only here: serving has no use for it
 
     # Output is the same either way: its price has no say.
-    found = one_sheet.chosen(name or "", (input, read, write, input))
-    return {"as given" if input else name or "": found}
+    called, sheet = one_sheet.chosen(name or "", (input, read, write, input), "--input")
+    return {called: sheet}
 
 
 # For people

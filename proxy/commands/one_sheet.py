@@ -11,13 +11,15 @@ from proxy.core.pricing import Sheet
 from proxy.errors import SettingsError
 
 OPTIONS = ("--input", "--cache-read", "--cache-write", "--output")
+GIVEN = "as given"
 Texts = tuple[str | None, str | None, str | None, str | None]
 """What came for each option."""
 
 
-def chosen(name: str, texts: Texts) -> Sheet:
+def chosen(name: str, texts: Texts, needed: str = "--input and --output") -> tuple[str, Sheet]:
     """The prices where any is given ($ a million tokens; the middle ones are the input's where they
-    are not), else those of a name, for short prompts. Raises SettingsError.
+    are not), else those of a name, for short prompts; and what they are called. `needed` are the
+    options that the command cannot do without. Raises SettingsError.
     """
     prices = [
         None if text is None else given.number(option, text)
@@ -25,19 +27,19 @@ def chosen(name: str, texts: Texts) -> Sheet:
     ]
     match prices:
         case [None, None, None, None]:
-            return named(name)
+            return _named(name)
         case [Decimal() as new, read, write, Decimal() as output]:
-            return pricing.sheet(new, read, write, output)
-    raise SettingsError("prices: got some of them; wanted --input and --output at least")
+            return GIVEN, pricing.sheet(new, read, write, output)
+    raise SettingsError(f"prices: got some of them; wanted {needed} at least")
 
 
-def named(name: str) -> Sheet:
+def _named(name: str) -> tuple[str, Sheet]:
     """By the names that `lethe replay` knows, as of today. Raises SettingsError."""
     found = sheets.priced([name], _today())
     if len(found) > 1:
         names = ", ".join(sheet.name for sheet in found)
         raise SettingsError(f"--prices: {name} has several sheets ({names}); wanted one")
-    return found[0].rates.sheet(0)
+    return found[0].name, found[0].rates.sheet(0)
 
 
 def _today() -> date:

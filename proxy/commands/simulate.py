@@ -83,7 +83,7 @@ def simulate(
             costs = report.operations(rule, given.price(architecture, exchange_rate), premium)
         else:
             own = (input, cache_read, cache_write, output)
-            costs = report.bill(rule, one_sheet.chosen(prices, own))
+            costs = report.bill(rule, one_sheet.chosen(prices, own)[1])
         asked = report.Asked(agent, chosen, more, costs)
         found = report.cases(asked, plot)
         if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,3 +93,21 @@ def test_what_cannot_be_used_is_told_and_ends_with_two(
 
     assert 2 == result.exit_code
     assert complaint in result.stderr
+
+
+def test_a_model_is_named_with_its_provider_or_alone() -> None:
+    with_it, alone = told("--model", "openai/gpt-5"), told("--model", "gpt-5")
+
+    assert ["openai/gpt-5", "gpt-5"] == [with_it["bill"][0]["model"], alone["bill"][0]["model"]]
+    assert with_it["bill"][0]["horizon_requests"] == alone["bill"][0]["horizon_requests"]
+
+
+def test_a_sheet_of_one_s_own_is_called_by_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[[price]]\nmodel = "*"\ninput = 2\ncache_read = 1\noutput = 1\n')
+
+    assert ["mine"] == [row["model"] for row in told("--prices", str(file))["bill"]]
+
+
+def test_what_is_lacking_is_an_option_that_there_is() -> None:
+    assert "wanted --input at least" in horizon("--cache-read", "1").stderr

@@ -129,3 +129,18 @@ def test_what_cannot_be_used_is_told_before_any_work(
 
     assert 2 == result.exit_code
     assert words in result.stderr
+
+
+def test_files_with_a_price_for_every_model_are_sheets_by_their_names(
+    run: Run, file: Path, tmp_path: Path
+):
+    for name, price in (("cheap", 1), ("dear", 9)):
+        own = f'[[price]]\nmodel = "*"\ninput = {price}\noutput = 0\n'
+        (tmp_path / f"{name}.toml").write_text(own)
+    files = [tmp_path / "cheap.toml", tmp_path / "dear.toml"]
+    asked = [word for it in files for word in ("--prices", it)]
+    found = told(run(file, "--json", "--jobs", 1, "--cache", "none", *asked))
+
+    assert ["cheap", "dear"] == [
+        bill["prices"] for bill in found["policies"][0]["caches"][0]["bills"]
+    ]
