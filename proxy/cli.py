@@ -20,6 +20,7 @@ from proxy import __version__, app, views
 from proxy.commands import contracts as contracts_command
 from proxy.commands import doctor as doctor_command
 from proxy.commands import horizon as horizon_command
+from proxy.commands import options
 from proxy.commands import price as price_command
 from proxy.commands import replay as replay_command
 from proxy.commands import report as report_command
@@ -32,10 +33,16 @@ from proxy.settings import DEFAULT_POLICY, Settings
 
 cli = typer.Typer(
     name="lethe",
-    help="A proxy that forgets an agent's old reasoning in flight and keeps the prompt cache warm.",
+    help=(
+        "A proxy that forgets an agent's old reasoning in flight and keeps the prompt cache warm."
+        "\n\nTo begin: lethe demo, then lethe serve --upstream URL. What a running proxy did: top, "
+        "show, why, report. What would come of it, without a proxy: simulate, horizon, replay."
+        "\n\nWhat each command takes: lethe COMMAND --help"
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # frames and columns leave too little room in 80 columns
 )
 
 
@@ -54,7 +61,9 @@ def _print_version(wanted: bool) -> None:
 def _lethe(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say it and leave."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """What all commands have in common."""
@@ -64,21 +73,28 @@ def _lethe(
 
 
 # All are texts that `settings` checks, so that whatever is wrong is told at once.
-_UPSTREAM = typer.Option(metavar="URL", help="Provider or engine, with or without /v1.")
-_HOST = typer.Option(metavar="H", help="Address to listen on (127.0.0.1).")
-_PORT = typer.Option(metavar="N", help="Port to listen on (4100).")
-_POLICY = typer.Option(metavar="NAME", help="Default policy (after_artifact): lethe policies.")
-_REDIS = typer.Option(metavar="URL", help="Redis or Valkey; without it all is held in memory.")
+_HOST = typer.Option(metavar="ADDRESS", help="Where clients call (127.0.0.1).")
+_PORT = typer.Option(metavar="N", help="The port that clients call (4100).")
+_POLICY = typer.Option(
+    metavar="NAME", help="What holds where nothing names another (after_artifact): lethe policies."
+)
+_REDIS = typer.Option(
+    metavar="URL", help="Redis or Valkey that holds the conversations, else this process does."
+)
 _WORKERS = typer.Option(metavar="N", help="Worker processes (1); more than one need --redis.")
-_CONFIG = typer.Option(metavar="FILE", help="Configuration (TOML).", envvar="LETHE_CONFIG")
-_ADMIN_HOST = typer.Option(metavar="H", help="Address of the admin listener (127.0.0.1).")
-_ADMIN_PORT = typer.Option(metavar="N", help="Port of the admin listener (4101).")
-_LOG = typer.Option(metavar="WHERE", help="A line for each exchange: stdout, stderr, off, a file.")
+_CONFIG = typer.Option(
+    metavar="FILE", help="Configuration file (TOML); options go before it.", envvar="LETHE_CONFIG"
+)
+_ADMIN_HOST = typer.Option(metavar="ADDRESS", help="Where page and metrics are (127.0.0.1).")
+_ADMIN_PORT = typer.Option(metavar="N", help="The port of page and metrics (4101).")
+_LOG = typer.Option(
+    metavar="WHERE", help="A line for each exchange: to stdout (as it is), stderr, off or a file."
+)
 
 
 @cli.command()
 def serve(
-    upstream: Annotated[str | None, _UPSTREAM] = None,
+    upstream: Annotated[str | None, options.UPSTREAM] = None,
     host: Annotated[str | None, _HOST] = None,
     port: Annotated[str | None, _PORT] = None,
     policy: Annotated[str | None, _POLICY] = None,
@@ -89,7 +105,15 @@ def serve(
     admin_port: Annotated[str | None, _ADMIN_PORT] = None,
     log: Annotated[str | None, _LOG] = None,
 ) -> None:
-    """Forward an agent's requests, without the reasoning that the policy drops."""
+    """Run the proxy: forward requests, leave out old reasoning.
+
+    More than the options here can be set in a file: config/lethe.toml of the project has every key
+    and what it means.
+
+    \b
+      lethe serve --upstream https://api.deepseek.com
+      lethe serve --config lethe.toml
+    """
     given = {
         "upstream": upstream, "host": host, "port": port, "policy": policy, "redis": redis,
         "workers": workers, "admin_host": admin_host, "admin_port": admin_port, "log": log,
@@ -154,11 +178,19 @@ def _callable(address: str) -> str:
 
 @cli.command()
 def demo(
-    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for scripts.")] = False,
-    steps: Annotated[int, typer.Option(min=2, max=200, help="Steps of the agent.")] = 30,
-    seed: Annotated[int, typer.Option(help="Another seed, other texts.")] = 1,
+    as_json: Annotated[bool, options.JSON] = False,
+    steps: Annotated[
+        int, typer.Option(metavar="N", min=2, max=200, help="Steps that the agent takes.")
+    ] = 30,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="What the agent's texts are drawn by.")
+    ] = 1,
 ) -> None:
-    """See it work: a scripted agent through the real proxy, no key, no network."""
+    """See it work: a scripted agent, no key, no network.
+
+    It goes through the real proxy, to a provider that is scripted too, once under each of four
+    policies.
+    """
     from rich.console import Console
 
     from proxy.replay import demo as demonstration  # only here: serving has no use for it
@@ -194,9 +226,9 @@ def _progress(requests: int, wanted: bool) -> Iterator[Callable[[str], None]]:
 
 @cli.command()
 def policies(
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    as_json: Annotated[bool, options.JSON] = False,
 ) -> None:
-    """What each policy does to a finished step's reasoning, and to the cached prefix."""
+    """List the policies: which reasoning goes, and when."""
     default = DEFAULT_POLICY
     rows = [
         {
@@ -228,11 +260,11 @@ def _print_policies(default: str) -> None:
     Console().print(table)
 
 
-views.register(cli)
 cli.command("contracts")(contracts_command.contracts)
+cli.command("doctor")(doctor_command.doctor)
+views.register(cli)
+cli.command("report")(report_command.report)
+cli.command("price")(price_command.price)
 cli.command("simulate")(simulate_command.simulate)
 cli.command("horizon")(horizon_command.horizon)
-cli.command("price")(price_command.price)
 cli.command("replay")(replay_command.replay)
-cli.command("report")(report_command.report)
-cli.command("doctor")(doctor_command.doctor)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from proxy.commands import options
 from proxy.commands.asking import Unanswered, admin_at, asking
 from proxy.commands.telling import told
 from proxy.page import plain
@@ -55,33 +56,35 @@ def resolved(ask: Callable[..., Json], name: str) -> str:
 
 # The commands
 
-_CONVERSATION = typer.Argument(metavar="[ID]", help="Its id, the beginning of it, or latest.")
-_ADMIN = typer.Option("--admin", metavar="URL", help="The admin listener (http://127.0.0.1:4101).")
-_CONFIG = typer.Option(metavar="FILE", help="Configuration (TOML).", envvar="LETHE_CONFIG")
-_JSON = typer.Option("--json", help="For scripts.")
+_CONVERSATION = typer.Argument(
+    metavar="ID", help="A conversation: its id, the beginning of it, or `latest`."
+)
 Conversation = Annotated[str, _CONVERSATION]
-AdminUrl = Annotated[str | None, _ADMIN]
-Config = Annotated[Path | None, _CONFIG]
-AsJson = Annotated[bool, _JSON]
+AdminUrl = Annotated[str | None, options.ADMIN]
+Config = Annotated[Path | None, options.CONFIG]
+AsJson = Annotated[bool, options.JSON]
 
 
 def register(cli: typer.Typer) -> None:
     """Add the commands to the command line."""
-    cli.command()(why)
-    cli.command()(show)
     cli.command()(top)
+    cli.command()(show)
+    cli.command()(why)
 
 
 def why(
     conversation: Conversation = LATEST,
     notes: Annotated[
-        bool, typer.Option("--all", help="Also what is told and costs nothing: forks, retries.")
+        bool, typer.Option("--all", help="Also what costs nothing: forks, retries, cold starts.")
     ] = False,
     admin: AdminUrl = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Why the cached prefix broke: each finding, where, what it cost, what to do."""
+    """Why the cached prefix broke, what it cost, what to do.
+
+    Each break of one conversation: in which turn, where in the request, by whom.
+    """
     with told(), asking(admin_at(admin, config, os.environ)) as ask:
         id = resolved(ask, conversation)
         found = ask(f"/lethe/conversations/{id}/findings", notes=notes)
@@ -92,14 +95,22 @@ def show(
     conversation: Conversation = LATEST,
     messages: Annotated[
         bool,
-        typer.Option("--messages", help="The last request's messages, what was dropped marked."),
+        typer.Option("--messages", help="Also the last request's messages, what left them marked."),
     ] = False,
-    whole: Annotated[bool, typer.Option("--all", help="Every turn, and texts uncut.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Every turn, not the last 20 only; texts uncut.")
+    ] = False,
     admin: AdminUrl = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """One conversation, turn by turn."""
+    """Show one conversation, turn by turn.
+
+    For each turn what the provider read from its cache, what was new, and what was left out.
+
+    \b
+      lethe show latest --messages
+    """
     with told(), asking(admin_at(admin, config, os.environ)) as ask:
         id = resolved(ask, conversation)
         found = ask(f"/lethe/conversations/{id}", text=messages)
@@ -107,16 +118,22 @@ def show(
 
 
 def top(
-    interval: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, help="Time between two looks.")
+    ] = 2.0,
     limit: Annotated[
-        int | None, typer.Option(min=1, max=_MOST, help="Conversations (as many as fit).")
+        int | None,
+        typer.Option(metavar="N", min=1, max=_MOST, help="Conversations at most (else what fits)."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
     admin: AdminUrl = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Conversations as they live, the most recently active first. Ctrl-C ends it."""
+    """Watch conversations as they live, the latest first.
+
+    Ctrl-C ends it.
+    """
     console = _console()
     with told(), asking(admin_at(admin, config, os.environ)) as ask:
         if as_json:

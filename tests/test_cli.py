@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from proxy import __version__
@@ -59,6 +60,26 @@ def test_without_a_command_help_is_shown() -> None:
     result = lethe()
 
     assert all(name in result.output for name in ("serve", "demo", "policies"))
+
+
+COMMANDS = dict(get_command(cli).commands)  # type: ignore[attr-defined]
+
+
+def test_the_list_of_commands_tells_each_in_a_whole_line() -> None:
+    text = lethe("--help", COLUMNS="80").stdout
+    rows = text.partition("Commands:\n")[2].splitlines()
+
+    assert list(COMMANDS) == [row.split()[0] for row in rows]
+    assert all(row.endswith(".") and not row.endswith("...") for row in rows)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_fits_eighty_columns_and_says_what_each_option_is(name: str) -> None:
+    text = lethe(name, "--help", COLUMNS="80").stdout
+
+    assert text.startswith("Usage:")
+    assert max(map(len, text.splitlines())) <= 80
+    assert [] == [it.name for it in COMMANDS[name].params if not it.help]
 
 
 def test_policies_are_those_of_the_table() -> None:

@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from proxy import contracts as contracts_room
+from proxy.commands import options
 from proxy.commands.telling import told
 from proxy.contracts import Contracts
 from proxy.core.contract import (
@@ -37,18 +38,26 @@ from proxy.ways import Target
 if TYPE_CHECKING:
     from rich.table import Table
 
-_UPSTREAM = typer.Option(metavar="URL", help="Base URL of an upstream, or its configured name.")
-_MODEL = typer.Option(metavar="NAME", help="The model that is asked for.")
-_CONFIG = typer.Option(metavar="FILE", help="Configuration (TOML).", envvar="LETHE_CONFIG")
+_UPSTREAM = typer.Option(
+    metavar="URL|NAME", help="One upstream: its base URL, or its name in the configuration."
+)
+_MODEL = typer.Option(metavar="NAME", help="With --upstream: the model that clients ask for there.")
 
 
 def contracts(
     upstream: Annotated[str | None, _UPSTREAM] = None,
     model: Annotated[str, _MODEL] = "",
-    config: Annotated[Path | None, _CONFIG] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    config: Annotated[Path | None, options.CONFIG] = None,
+    as_json: Annotated[bool, options.JSON] = False,
 ) -> None:
-    """What providers and engines allow and do; with --upstream, which contract it gets and why."""
+    """What providers and engines allow, and what an upstream gets.
+
+    A contract says what a provider or an engine takes, refuses and caches. Without --upstream all
+    of them are listed; with it, the one that holds there, in full, and why.
+
+    \b
+      lethe contracts --upstream https://api.deepseek.com --model deepseek-chat
+    """
     with told():
         settings = load({}, os.environ, config, serving=False)
         if upstream is None and model:

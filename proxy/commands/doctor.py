@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from proxy.commands import options
 from proxy.commands.telling import told
 from proxy.errors import SettingsError
 
@@ -25,21 +26,29 @@ if TYPE_CHECKING:
 KEY_ENV = "LETHE_DOCTOR_KEY"
 INTERRUPTED = 130
 
-_UPSTREAM = typer.Option(metavar="URL", help="Provider or engine, with or without /v1.")
-_MODEL = typer.Option(metavar="M", help="The model to ask.")
-_KEY = typer.Option(metavar="NAME", help=f"Environment variable with the key ({KEY_ENV}).")
+_MODEL = typer.Option(metavar="NAME", help="The model to ask.")
+_KEY = typer.Option(
+    metavar="NAME", help=f"The environment variable that holds the upstream's key ({KEY_ENV})."
+)
 _YES = typer.Option("--yes", help="Do not ask before spending tokens.")
-_JSON = typer.Option("--json", help="All findings, for scripts.")
 
 
 def doctor(
-    upstream: Annotated[str, _UPSTREAM],
+    upstream: Annotated[str, options.UPSTREAM],
     model: Annotated[str, _MODEL],
     key_env: Annotated[str | None, _KEY] = None,
     yes: Annotated[bool, _YES] = False,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, options.JSON] = False,
 ) -> None:
-    """Ask an upstream what it does with reasoning and its cache; print a contract."""
+    """Ask an upstream what it does with reasoning and its cache.
+
+    Some thirty small requests, after a question whether to spend their tokens. What comes out is a
+    table of findings and a contract for this upstream and model.
+
+    \b
+      export LETHE_DOCTOR_KEY=sk-…
+      lethe doctor --upstream https://api.example.com --model NAME
+    """
     with told():
         key = key_from(os.environ, key_env)
         _announce(checked_url(upstream), model, key, key_env)

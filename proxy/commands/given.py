@@ -33,6 +33,9 @@ SHEETS: dict[str, Sheet] = {
 an agent of forty steps have been published.
 """
 
+DEFAULT_CACHE = "prompt+generated"
+"""What most engines hold, and what a horizon is of interest under: with prompts alone it is 0."""
+
 DEFAULT_MODEL = "Qwen3-8B"
 """Whose operations are counted where no model is named."""
 
@@ -68,8 +71,10 @@ def architecture(name: str) -> Architecture:
     return checked("--architecture", read, name)
 
 
-def price(name: str | None, rate: str | None) -> Price:
+def price(name: str, rate: str | None) -> Price:
     """Of an architecture, or from the exchange rate where that is given."""
-    if rate is not None:
-        return operations.at_rate(Fraction(number("--exchange-rate", rate)))
-    return architecture(name or DEFAULT_MODEL).price
+    return architecture(name).price if rate is None else at_rate(rate)
+
+
+def at_rate(rate: str) -> Price:
+    return operations.at_rate(Fraction(number("--exchange-rate", rate)))

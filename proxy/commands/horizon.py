@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxy.commands import given
+from proxy.commands import given, options
 from proxy.commands.telling import told
 from proxy.core import horizon as formulas
 from proxy.core import open_models
-from proxy.core.architecture import FORM
 from proxy.core.cachemodel import written
 from proxy.core.contract import CacheRule
 from proxy.core.horizon import Step
@@ -24,18 +23,23 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_BEFORE = typer.Option(min=0, max=10_000_000, help="H: tokens of the prompt before the step.")
-_REASONING = typer.Option(min=0, max=10_000_000, help="r: tokens of the step's reasoning.")
-_ACTION = typer.Option(min=0, max=10_000_000, help="a: tokens of the rest of its answer.")
-_ARCHITECTURE = typer.Option(metavar="NAME", help=f"One open model instead of all, or {FORM}")
-_RATE = typer.Option(metavar="P*", help="Pairs that cost as much as a position, instead.")
-_CACHE = typer.Option(metavar="RULE", help="prompt+generated, prompt or none.")
-_PRICES = typer.Option(
-    "--prices", "--model", metavar="NAME", help="sonnet-5.5, fable-5.1, provider/model or a file."
+_BEFORE = typer.Option(
+    metavar="N", min=0, max=10_000_000, help="Tokens of the prompt before the step."
 )
-_INPUT = typer.Option(metavar="$", help="Price of a million input tokens, instead of a sheet.")
-_READ = typer.Option(metavar="$", help="The same read from the cache (as input).")
-_WRITE = typer.Option(metavar="$", help="The same written to the cache (as input).")
+_REASONING = typer.Option(
+    metavar="N", min=0, max=10_000_000, help="Tokens that the step thought: to be forgotten."
+)
+_ACTION = typer.Option(
+    metavar="N",
+    min=0,
+    max=10_000_000,
+    help="Tokens of the rest of its answer: they come anew where the reasoning before them goes.",
+)
+_ARCHITECTURE = typer.Option(
+    metavar="NAME",
+    help="One of the open models instead of all, or one of your own as "
+    "hidden=N,layers=N,heads=N,ffn=N.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +65,24 @@ def horizon(
     reasoning: Annotated[int, _REASONING] = 2_000,
     action: Annotated[int, _ACTION] = 100,
     architecture: Annotated[str | None, _ARCHITECTURE] = None,
-    exchange_rate: Annotated[str | None, _RATE] = None,
-    cache: Annotated[str, _CACHE] = "prompt+generated",
-    prices: Annotated[str | None, _PRICES] = None,
-    input: Annotated[str | None, _INPUT] = None,
-    cache_read: Annotated[str | None, _READ] = None,
-    cache_write: Annotated[str | None, _WRITE] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    exchange_rate: Annotated[str | None, options.EXCHANGE_RATE] = None,
+    cache: Annotated[str, options.CACHE] = given.DEFAULT_CACHE,
+    prices: Annotated[str | None, options.PRICES] = None,
+    input: Annotated[str | None, options.INPUT] = None,
+    cache_read: Annotated[str | None, options.CACHE_READ] = None,
+    cache_write: Annotated[str | None, options.CACHE_WRITE] = None,
+    as_json: Annotated[bool, options.JSON] = False,
 ) -> None:
-    """How much must still come after a step for forgetting its reasoning to pay."""
+    """How much must still come for forgetting to pay.
+
+    When a step has ended and its reasoning goes, what stood behind it has to be processed anew,
+    once; every later request is shorter. This tells when both are even: after how many positions
+    (tokens that an open model reads or writes) and, by prices, after how many requests.
+
+    \b
+      lethe horizon --before 50000 --reasoning 1500 --model openai/gpt-5
+      lethe horizon --architecture Qwen3-32B
+    """
     from rich.console import Console
 
     with told():
@@ -91,7 +104,7 @@ def horizon(
 
 def _prices(architecture: str | None, rate: str | None) -> dict[str, Price]:
     if rate is not None:
-        return {"as given": given.price(None, rate)}
+        return {"as given": given.at_rate(rate)}
     if architecture is not None:
         it = given.architecture(architecture)
         return {it.name: it.price}

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from proxy import prices
+from proxy.commands import options
 from proxy.commands.telling import told
 from proxy.core import pricing
 from proxy.core.pricing import Sheet
@@ -22,13 +23,11 @@ from proxy.errors import SettingsError
 from proxy.loading import load
 from proxy.reading import known_are
 
-if TYPE_CHECKING:
-    pass
-
 _MODEL = typer.Option(metavar="NAME", help="The model, as a client asks for it.")
-_PROVIDER = typer.Option(metavar="ID", help="At this provider alone: --providers lists them.")
-_PROVIDERS = typer.Option("--providers", help="All providers that the price list knows.")
-_CONFIG = typer.Option(metavar="FILE", help="Configuration (TOML).", envvar="LETHE_CONFIG")
+_PROVIDER = typer.Option(
+    metavar="ID", help="At this provider only; names that are close are told where it has none."
+)
+_PROVIDERS = typer.Option("--providers", help="List the providers that the price list knows.")
 _KINDS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 _DAY = 86_400
 
@@ -37,10 +36,17 @@ def price(
     model: Annotated[str, _MODEL] = "",
     provider: Annotated[str | None, _PROVIDER] = None,
     providers: Annotated[bool, _PROVIDERS] = False,
-    config: Annotated[Path | None, _CONFIG] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    config: Annotated[Path | None, options.CONFIG] = None,
+    as_json: Annotated[bool, options.JSON] = False,
 ) -> None:
-    """What a model costs: your own prices first, then the price list, with source and date."""
+    """What a model costs, where that is from and how old it is.
+
+    Your own prices first (those in the file that `prices` names in the configuration), then those
+    of the price list, at each provider that has the model.
+
+    \b
+      lethe price --model gpt-5
+    """
     from proxy import pricelist  # only here: its data is large
 
     with told():

@@ -42,7 +42,7 @@ class Asked:
     prices: Sequence[str]
     caches: Sequence[str]
     decode_premium: str
-    architecture: str | None
+    architecture: str
     exchange_rate: str | None
     sweeps: Sequence[str]
     label: str
@@ -120,6 +120,8 @@ def _axes(asked: Asked) -> Sequence[str]:
         if name not in sweep.NAMES:
             known = ", ".join(sweep.NAMES)
             raise SettingsError(f"--sweep: got {name[:60]!r}; wanted one of {known}")
+    if asked.sweeps and not (asked.plot or asked.as_json):
+        raise SettingsError("--sweep: add --json to have it told, or --plot FILE to have it drawn")
     if asked.plot:
         plots.usable(asked.plot)
     return tuple(dict.fromkeys(asked.sweeps or (["exchange-rate"] if asked.plot else [])))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from proxy.commands import options
 from proxy.commands.asking import admin_at, asking
 from proxy.commands.telling import told
 from proxy.errors import SettingsError
@@ -22,15 +23,13 @@ if TYPE_CHECKING:
     from proxy.report.groups import By
     from proxy.report.whole import Report
 
-_ADMIN = typer.Option("--admin", metavar="URL", help="The admin listener (http://127.0.0.1:4101).")
-_CONFIG = typer.Option(metavar="FILE", help="Configuration (TOML).", envvar="LETHE_CONFIG")
 _SINCE = typer.Option(
-    metavar="WHEN", help="Conversations active since: 24h, 7d, 2w, or a date (2026-11-30, UTC)."
+    metavar="WHEN",
+    help="Only conversations active since then: 90m, 24h, 7d, 2w, or a date (2026-11-30, UTC).",
 )
-_BY = typer.Option(metavar="WHAT", help="Rows by policy, model or task.")
-_JSON = typer.Option("--json", help="All numbers, for scripts.")
-_MARKDOWN = typer.Option("--markdown", help="For an issue or a wiki.")
-_HTML = typer.Option("--html", metavar="FILE", help="Write one page with plots.")
+_BY = typer.Option(metavar="WHAT", help="What a row stands for: policy, model or task.")
+_MARKDOWN = typer.Option("--markdown", help="Print it as Markdown, for an issue or a wiki.")
+_HTML = typer.Option("--html", metavar="FILE", help="Write it into FILE as one page, with plots.")
 
 _PATIENCE = 60.0
 """Seconds for one page of the API: the proxy adds up every request of its conversations."""
@@ -39,15 +38,20 @@ _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def report(
-    admin: Annotated[str | None, _ADMIN] = None,
-    config: Annotated[Path | None, _CONFIG] = None,
+    admin: Annotated[str | None, options.ADMIN] = None,
+    config: Annotated[Path | None, options.CONFIG] = None,
     since: Annotated[str | None, _SINCE] = None,
     by: Annotated[str, _BY] = "policy",
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, options.JSON] = False,
     markdown: Annotated[bool, _MARKDOWN] = False,
     html: Annotated[Path | None, _HTML] = None,
 ) -> None:
-    """What each policy cost, saved and achieved, and how it compares with keep, in plain words."""
+    """Compare policies over the conversations of a running proxy.
+
+    What each policy cost, saved and achieved, beside keep. That takes conversations under keep and
+    under others: by x-lethe-policy of a request, or by a key's policy. Tasks are known by
+    x-lethe-task, their ends by POST /lethe/outcomes.
+    """
     from proxy.report import whole  # only here: serving has no use for it
     from proxy.report.gather import gathered
 

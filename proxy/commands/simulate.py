@@ -5,40 +5,48 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from proxy.commands import given
+from proxy.commands import given, options
 from proxy.commands.telling import told
+from proxy.errors import SettingsError
 
-if TYPE_CHECKING:
-    pass
-
-_STEPS = typer.Option(min=1, max=500, help="Steps, a request each.")
-_REASONING = typer.Option(min=0, max=1_000_000, help="Tokens of reasoning a step.")
-_ACTION = typer.Option(min=0, max=1_000_000, help="Tokens of the rest of an answer.")
-_OBSERVATION = typer.Option(min=0, max=1_000_000, help="Tokens of a tool result.")
-_PREAMBLE = typer.Option(min=0, max=10_000_000, help="Tokens before the first step.")
-_ARTIFACTS = typer.Option(metavar="P", help="Share of steps that leave an artifact (0 to 1).")
-_POLICY = typer.Option("--policy", metavar="NAME", help="Repeat for several.")
+_STEPS = typer.Option(metavar="N", min=1, max=500, help="Steps of the agent, a request each.")
+_REASONING = typer.Option(
+    metavar="N", min=0, max=1_000_000, help="Tokens that it thinks in each step."
+)
+_ACTION = typer.Option(
+    metavar="N", min=0, max=1_000_000, help="Tokens of the rest of each answer: text, tool calls."
+)
+_OBSERVATION = typer.Option(
+    metavar="N", min=0, max=1_000_000, help="Tokens of the tool results of each step."
+)
+_PREAMBLE = typer.Option(
+    metavar="N", min=0, max=10_000_000, help="Tokens before the first step: tools, system, task."
+)
+_ARTIFACTS = typer.Option(
+    metavar="SHARE",
+    help="Of how many steps something durable stays, as a file that was written (0 to 1): policy "
+    "after_artifact drops the reasoning of those.",
+)
+_POLICY = typer.Option(
+    "--policy", metavar="NAME", help="A policy to look at, again for more (without it, five)."
+)
 _GROWTH = typer.Option(
-    metavar="G", help="How much more a step thinks once anything is forgotten: 0.4 or 40%."
+    metavar="SHARE",
+    help="How much more the agent thinks in each step once something is forgotten: 0.4 or 40%.",
 )
-_CACHE = typer.Option(metavar="RULE", help="prompt, prompt+generated or none[:block[:minimum]].")
-_PRICES = typer.Option(
-    "--prices", "--model", metavar="NAME", help="sonnet-5.5, fable-5.1, provider/model or a file."
+_OUTPUT = typer.Option(metavar="$", help="Dollars a million output tokens, beside --input.")
+_OPERATIONS = typer.Option(
+    "--operations",
+    help="Count what an engine computes, not dollars; the three options below are for that.",
 )
-_INPUT = typer.Option(metavar="$", help="Price of a million input tokens, instead of a sheet.")
-_READ = typer.Option(metavar="$", help="The same read from the cache (as input).")
-_WRITE = typer.Option(metavar="$", help="The same written to the cache (as input).")
-_OUTPUT = typer.Option(metavar="$", help="Price of a million output tokens.")
-_OPERATIONS = typer.Option("--operations", help="Count operations instead of dollars.")
-_ARCHITECTURE = typer.Option(metavar="NAME", help="Open model, or hidden=…,layers=…: lethe horizon")
-_RATE = typer.Option(metavar="P*", help="Pairs that cost as much as a position, instead.")
-_PREMIUM = typer.Option(metavar="W", help="How often a generated position costs a position.")
-_PLOT = typer.Option(metavar="FILE", help="Draw cost over growth (.png, .svg).")
-_JSON = typer.Option("--json", help="All numbers, for scripts.")
+_PLOT = typer.Option(
+    metavar="FILE", help="Draw cost over growth into FILE (.png, .svg; needs the extra plots)."
+)
+_NO_OPERATIONS = (given.DEFAULT_MODEL, None, "1")
 
 
 def simulate(
@@ -50,20 +58,29 @@ def simulate(
     artifacts: Annotated[str, _ARTIFACTS] = "0.5",
     policies: Annotated[list[str] | None, _POLICY] = None,
     growth: Annotated[str, _GROWTH] = "0",
-    cache: Annotated[str, _CACHE] = "prompt",
-    prices: Annotated[str, _PRICES] = "sonnet-5.5",
-    input: Annotated[str | None, _INPUT] = None,
-    cache_read: Annotated[str | None, _READ] = None,
-    cache_write: Annotated[str | None, _WRITE] = None,
+    cache: Annotated[str, options.CACHE] = given.DEFAULT_CACHE,
+    prices: Annotated[str, options.PRICES] = "sonnet-5.5",
+    input: Annotated[str | None, options.INPUT] = None,
+    cache_read: Annotated[str | None, options.CACHE_READ] = None,
+    cache_write: Annotated[str | None, options.CACHE_WRITE] = None,
     output: Annotated[str | None, _OUTPUT] = None,
     operations: Annotated[bool, _OPERATIONS] = False,
-    architecture: Annotated[str | None, _ARCHITECTURE] = None,
-    exchange_rate: Annotated[str | None, _RATE] = None,
-    decode_premium: Annotated[str, _PREMIUM] = "1",
+    architecture: Annotated[str, options.ARCHITECTURE] = given.DEFAULT_MODEL,
+    exchange_rate: Annotated[str | None, options.EXCHANGE_RATE] = None,
+    decode_premium: Annotated[str, options.DECODE_PREMIUM] = "1",
     plot: Annotated[Path | None, _PLOT] = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, options.JSON] = False,
 ) -> None:
-    """What keeping, dropping and rewriting would cost an agent whose steps are all alike."""
+    """What each policy would cost an agent whose steps are alike.
+
+    A step is one request: the agent thinks, acts and is told what came of it. Costs are dollars, or
+    with --operations what an engine computes: a position is one token's way through the model, a
+    pair is one token that attends to one before it.
+
+    \b
+      lethe simulate --steps 100 --model openai/gpt-5
+      lethe simulate --operations --architecture Qwen3-32B
+    """
     from rich.console import Console
 
     # only here: serving has no use for them
@@ -72,6 +89,11 @@ def simulate(
     from proxy.replay import simulation_report as report
 
     with told():
+        if not operations and (architecture, exchange_rate, decode_premium) != _NO_OPERATIONS:
+            raise SettingsError(
+                "--architecture, --exchange-rate and --decode-premium have no say in a bill: add "
+                "--operations to count what an engine computes"
+            )
         share = given.number("--artifacts", artifacts, most=1)
         agent = simulation.Agent(steps, reasoning, action, observation, preamble, share)
         names = policies or simulation.COMPARED

@@ -95,6 +95,13 @@ def test_what_cannot_be_used_is_told_and_ends_with_two(
     assert complaint in result.stderr
 
 
+def test_the_cache_is_that_of_a_simulation_unless_another_is_asked_for() -> None:
+    simulated = CliRunner().invoke(cli, ["simulate", "--json"])
+
+    assert json.loads(simulated.stdout)["cache"] == told()["cache"]
+    assert {"rule": "prompt+generated", "block": 1, "minimum": 0} == told()["cache"]
+
+
 def test_a_model_is_named_with_its_provider_or_alone() -> None:
     with_it, alone = told("--model", "openai/gpt-5"), told("--model", "gpt-5")
 

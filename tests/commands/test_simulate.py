@@ -29,7 +29,7 @@ def by_policy(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_scripts_get_every_number_exactly() -> None:
-    found = told("--prices", "fable-5.1")
+    found = told("--prices", "fable-5.1", "--cache", "prompt")
     rows = by_policy(found)
 
     assert list(COMPARED) == list(rows)
@@ -45,7 +45,7 @@ def test_scripts_get_every_number_exactly() -> None:
 
 
 def test_people_see_the_gain_the_loss_and_the_break_even() -> None:
-    text = simulate().stdout
+    text = simulate("--cache", "prompt").stdout
 
     for part in ("$1.2771", "$1.0197", "-20.16 %", "+42.9 %", "$1.2890", "+0.94 %"):
         assert part in text
@@ -83,7 +83,7 @@ def test_a_sheet_may_come_from_a_file_of_prices(tmp_path: Path) -> None:
 
 
 def test_growth_may_be_a_share_or_a_percentage() -> None:
-    same = told("--growth", "0.429"), told("--growth", "42.9%")
+    same = [told("--growth", growth, "--cache", "prompt") for growth in ("0.429", "42.9%")]
     rows = by_policy(same[0])
 
     assert same[0] == same[1]
@@ -155,6 +155,8 @@ def test_a_plot_names_each_policy_and_where_it_is_even(tmp_path: Path) -> None:
         (("--prices", "gpt-9"), "--prices: got 'gpt-9'; wanted one of sonnet-5.5, fable-5.1"),
         (("--input", "2"), "prices: got some of them; wanted --input and --output at least"),
         (("--output", "x", "--input", "2"), "--output: got 'x'; wanted a number of 0 or more"),
+        (("--architecture", "Qwen3-32B"), "--operations to count what an engine computes"),
+        (("--decode-premium", "3"), "--decode-premium have no say in a bill"),
         (("--plot", "it.gif"), "plot it.gif: got '.gif'; wanted .png or .svg"),
     ],
 )

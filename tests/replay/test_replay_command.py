@@ -115,6 +115,7 @@ def test_a_sweep_is_told_and_drawn(run: Run, file: Path, tmp_path: Path):
         (("--prices", "nobody"), "--prices: got 'nobody'"),
         (("--prices", "sonnet-5.5", "--prices", "sonnet-5.5"), "the same name came twice"),
         (("--sweep", "moon"), "--sweep: got 'moon'"),
+        (("--sweep", "block"), "--sweep: add --json to have it told, or --plot FILE"),
         (("--label", "("), "--label: no regular expression"),
         (("--arm", "blue"), "--arm: got 'blue'"),
         (("--arm", "blue=dorp"), "--arm: policy 'dorp' is unknown"),
