@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ import typer
 
 from proxy.commands import options
 from proxy.commands.telling import told
-from proxy.errors import SettingsError
+from proxy.errors import ProxyError, SettingsError
 
 if TYPE_CHECKING:
     from proxy.doctor.probes import Estimate
@@ -31,6 +32,8 @@ _KEY = typer.Option(
     metavar="NAME", help=f"The environment variable that holds the upstream's key ({KEY_ENV})."
 )
 _YES = typer.Option("--yes", help="Do not ask before spending tokens.")
+_OUT = typer.Option(metavar="FILE", help="Write the contract into FILE (TOML).")
+_FORCE = typer.Option("--force", help="With --out: overwrite FILE where it is there already.")
 
 
 def doctor(
@@ -38,23 +41,36 @@ def doctor(
     model: Annotated[str, _MODEL],
     key_env: Annotated[str | None, _KEY] = None,
     yes: Annotated[bool, _YES] = False,
+    out: Annotated[Path | None, _OUT] = None,
+    force: Annotated[bool, _FORCE] = False,
     as_json: Annotated[bool, options.JSON] = False,
 ) -> None:
     """Ask an upstream what it does with reasoning and its cache.
 
     Some thirty small requests, after a question whether to spend their tokens. What comes out is a
-    table of findings and a contract for this upstream and model.
+    table of findings and a contract for this upstream and model; it says how to use that.
 
     \b
       export LETHE_DOCTOR_KEY=sk-…
-      lethe doctor --upstream https://api.example.com --model NAME
+      lethe doctor --upstream https://api.example.com --model NAME --out own.toml
     """
     with told():
+        _writable(out, force)
         key = key_from(os.environ, key_env)
         _announce(checked_url(upstream), model, key, key_env)
         if not yes and not allowed(sys.stdin.isatty(), _confirmed):
             raise typer.Exit(1)
-        _examine(upstream, model, key, as_json)
+        _examine(upstream, model, key, out, as_json)
+
+
+def _writable(out: Path | None, force: bool) -> None:
+    """Raises SettingsError where it is not: before anything is spent."""
+    if out is None:
+        return
+    if out.exists() and not (force and out.is_file()):
+        raise SettingsError(f"--out {out}: is there already; another name, or --force to overwrite")
+    if not out.absolute().parent.is_dir():
+        raise SettingsError(f"--out {out}: its folder does not exist")
 
 
 def key_from(environ: Mapping[str, str], name: str | None) -> str:
@@ -111,7 +127,7 @@ def _told(it: Estimate) -> str:
     )
 
 
-def _examine(upstream: str, model: str, key: str, as_json: bool) -> None:
+def _examine(upstream: str, model: str, key: str, out: Path | None, as_json: bool) -> None:
     from rich.console import Console
 
     from proxy import providers
@@ -124,13 +140,26 @@ def _examine(upstream: str, model: str, key: str, as_json: bool) -> None:
     found = conclude(record, bool(key))
     examined = Examined(upstream, model, _today().isoformat())
     known = known_before(table, examined, record.listed.owned_by)
-    report = telling.Report(found, examined, known, len(names))
+    report = telling.Report(found, examined, known, len(names), out)
     if as_json:
         print(json.dumps(telling.as_json(report), indent=2))
     else:
         telling.show(Console(), report)
     if report.contract is None:
         raise typer.Exit(1)
+    if out is not None:
+        _write(out, report.toml)
+    print("\n".join(telling.what_next(report)), file=sys.stderr)
+
+
+def _write(out: Path, toml: str) -> None:
+    """Raises ProxyError, with the contract, which was paid for, on stdout."""
+    try:
+        out.write_text(toml, "utf-8")
+    except OSError as error:
+        print(toml, end="")
+        raise ProxyError(f"--out {out}: cannot be written: {error.strerror}") from error
+    print(f"written: {out}", file=sys.stderr)
 
 
 def _today() -> date:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -19,12 +23,15 @@ from proxy.page import plain
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`known` is what was known of the upstream and model before; `requests` were sent."""
+    """`known` is what was known of the upstream and model before; `requests` were sent; `out` is
+    the file that is to have the contract.
+    """
 
     found: Findings
     examined: Examined
     known: Contract
     requests: int
+    out: Path | None = None
 
     @property
     def contract(self) -> Contract | None:
@@ -52,15 +59,16 @@ def show(console: Console, report: Report) -> None:
     console.print(_policies(report.found))
     if contract.warning:
         console.print(Text(f"\nKnown against forgetting here: {contract.warning}", "yellow"))
-    console.print(Text('\nThe contract, for the file that providers = "FILE" names\n', "bold"))
-    console.out(plain.visible(report.toml), highlight=False, end="")
+    if report.out is None:
+        console.print(Text("\nThe contract\n", "bold"))
+        console.out(plain.visible(report.toml), highlight=False, end="")
 
 
 def _table(found: Findings) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("question", no_wrap=True)
-    table.add_column("found", overflow="fold", ratio=2)
-    table.add_column("how", overflow="fold", style="dim", ratio=3)
+    table.add_column("question", max_width=22)
+    table.add_column("found", overflow="fold", max_width=24)
+    table.add_column("how", overflow="fold", style="dim")
     for row in found.rows:
         style = "yellow" if row.value is None else ""
         table.add_row(row.what, Text(plain.line(row.found), style), Text(plain.line(row.how)))
@@ -76,8 +84,40 @@ def _policies(found: Findings) -> Table:
     return table
 
 
+def what_next(report: Report) -> Iterator[str]:
+    """What to do with the contract, and what to type for it."""
+    yield ""
+    if report.out is None:
+        yield f"Put the contract into a file, {_NO_NAME} (--out {_NO_NAME} would have done it)."
+    for name, step in _next(report).items():
+        yield f"{_STEPS[name]}:\n  {step}"
+
+
+_NO_NAME = "own.toml"
+_STEPS = {
+    "check": "See what holds with it",
+    "setting": "Use it, by a line in the file that lethe serve --config reads",
+    "serve": "or by the environment",
+}
+
+
+def _next(report: Report) -> dict[str, str]:
+    """By name: a setting, and commands as a shell takes them."""
+    file, examined = report.out or Path(_NO_NAME), report.examined
+    named = f"LETHE_PROVIDERS={shlex.quote(str(file))}"
+    upstream = f"--upstream {shlex.quote(examined.upstream)}"
+    return {
+        "check": f"{named} lethe contracts {upstream} --model {shlex.quote(examined.model)}",
+        "setting": f"providers = {json.dumps(str(file.absolute()), ensure_ascii=False)}",
+        "serve": f"{named} lethe serve {upstream}",
+    }
+
+
 def as_json(report: Report) -> dict[str, Any]:
-    """`value` is null where it is not known; `contract` is TOML."""
+    """`value` is null where it is not known; `contract` is TOML, empty where no reply came, and
+    then nothing comes `next`.
+    """
+    contract = report.contract
     rows = [
         {"what": row.what, "value": _plain(row.value), "found": row.found, "how": row.how}
         for row in report.found.rows
@@ -88,7 +128,10 @@ def as_json(report: Report) -> dict[str, Any]:
         "requests": report.requests,
         "findings": rows,
         "policies": {it.policy: it.words for it in verdicts(report.found)},
+        "warning": contract.warning if contract else "",
         "contract": report.toml,
+        "out": str(report.out) if report.out and contract else None,
+        "next": _next(report) if contract else {},
     }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import shlex
 import signal
 import sys
 import time
@@ -45,6 +46,78 @@ async def test_it_prints_a_table_verdicts_and_a_contract_that_loads(tmp_path: Pa
     assert "host: 127.0.0.1" in chosen.why
     for part in ("cache block", "64 tokens", "the prompt only", "after_artifact", "keep_latest"):
         assert part in result.stdout
+
+
+async def test_a_file_gets_the_contract_and_people_the_table(tmp_path: Path) -> None:
+    own = tmp_path / "own file.toml"
+    result = await lethe(Scripted(Rules()).script, "--yes", "--out", str(own))
+    chosen = choose(providers.load(own), Asked("http://127.0.0.1:9/v1", "m"))
+
+    assert 0 == result.exit_code, result.output
+    assert "host: 127.0.0.1" in chosen.why
+    assert "cache block" in result.stdout
+    assert "[[contract]]" not in result.stdout
+    assert f"written: {own}" in result.stderr
+    assert f'providers = "{own}"' in result.stderr
+
+
+async def test_the_next_command_is_told_and_can_be_typed(tmp_path: Path) -> None:
+    own = tmp_path / "own file.toml"
+    result = await lethe(Scripted(Rules()).script, "--yes", "--json", "--out", str(own))
+    told = json.loads(result.stdout)
+    setting, *typed = shlex.split(told["next"]["check"])
+    name, _, value = setting.partition("=")
+    checked = CliRunner().invoke(cli, [*typed[1:], "--json"], env={name: value})
+
+    assert told["next"]["check"] in result.stderr
+    assert own.read_text() == told["contract"]
+    assert str(own) == told["out"]
+    assert "lethe" == typed[0]
+    assert json.loads(checked.stdout)["source"] == "lethe doctor, 127.0.0.1"
+
+
+async def test_a_file_that_is_there_is_kept_and_nothing_is_spent(tmp_path: Path) -> None:
+    own, provider = tmp_path / "own.toml", Scripted(Rules())
+    own.write_text("mine")
+    refused = await lethe(provider.script, "--yes", "--out", str(own))
+
+    assert (2, "mine", []) == (refused.exit_code, own.read_text(), provider.bodies)
+    assert "--force to overwrite" in refused.stderr
+
+    forced = await lethe(provider.script, "--yes", "--out", str(own), "--force")
+
+    assert 0 == forced.exit_code
+    assert own.read_text().startswith("[[contract]]")
+
+
+async def test_a_folder_that_is_not_there_is_told_before_anything_is_spent(tmp_path: Path) -> None:
+    provider = Scripted(Rules())
+    result = await lethe(provider.script, "--yes", "--out", str(tmp_path / "no" / "own.toml"))
+
+    assert (2, []) == (result.exit_code, provider.bodies)
+    assert "its folder does not exist" in result.stderr
+
+
+async def test_what_was_paid_for_is_not_lost_where_it_cannot_be_written(tmp_path: Path) -> None:
+    def script(came: Came) -> Answer:
+        folder.rename(tmp_path / "moved") if folder.exists() else None
+        return provider.answer(came)
+
+    folder, provider = tmp_path / "here", Scripted(Rules())
+    folder.mkdir()
+    result = await lethe(script, "--yes", "--out", str(folder / "own.toml"))
+
+    assert 1 == result.exit_code
+    assert "cannot be written" in result.stderr
+    assert "[[contract]]" in result.stdout
+
+
+async def test_without_a_contract_nothing_is_written(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    result = await lethe(lambda came: Answer(chunks=(b"<html>",)), "--yes", "--out", str(own))
+
+    assert (1, False) == (result.exit_code, own.exists())
+    assert "LETHE_PROVIDERS" not in result.stderr
 
 
 async def test_for_scripts_it_is_one_object() -> None:
