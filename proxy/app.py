@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import hashlib
 import secrets
 import shutil
 import socket
@@ -51,7 +52,8 @@ async def opened(
     numbers.
     """
     with _log(settings.log) as log:
-        doors = _doors(settings, folder, log, tell or _say)
+        say = _say if folder is None else partial(_say_once, folder)
+        doors = _doors(settings, folder, log, tell or say)
         await doors.upstream.open()
         await doors.ledger.open()
         try:
@@ -114,6 +116,18 @@ def _doors(
 def _say(line: str) -> None:
     """A word to who runs this; few and short, so that writing them holds nobody up."""
     print(line, file=sys.stderr, flush=True)
+
+
+def _say_once(folder: Path, line: str) -> None:
+    """Where several workers have the same to tell, the first one does."""
+    digest = hashlib.blake2b(line.encode(errors="backslashreplace"), digest_size=16).hexdigest()
+    try:
+        (folder / f"{digest}.told").touch(exist_ok=False)
+    except FileExistsError:
+        return
+    except OSError:  # told twice is better than never
+        pass
+    _say(line)
 
 
 def _ledger(settings: Settings) -> Ledger:

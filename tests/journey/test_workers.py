@@ -18,11 +18,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from proxy.app import opened
+from proxy.core.tariff import Unpriced
 from proxy.errors import ProxyError
 from proxy.workers import Workers
 from tests.doors import redis_server as servers
 from tests.journey.falling import falls
 from tests.journey.provider import chunk, providing, stream
+from tests.journey.proxy_server import settings_for
 
 PIECES = 12
 LONG = stream(*(chunk({"content": "x"}) for _ in range(PIECES)), pause=0.1)
@@ -253,3 +256,17 @@ def test_workers_that_never_serve_are_given_up(capfd: pytest.CaptureFixture[str]
         Workers(falls, [], 1, 1.0).run(lambda: time.monotonic() * 20)
 
     assert 2 == capfd.readouterr().err.count("ended with 3; another starts")
+
+
+async def test_what_all_workers_have_to_tell_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_for("http://127.0.0.1:9")
+    async with opened(settings, tmp_path) as one, opened(settings, tmp_path) as other:
+        for doors in (one, other):
+            doors.prices.missed("default", "m", Unpriced.PROVIDER)
+        other.prices.missed("default", "another", Unpriced.PROVIDER)
+    said = capsys.readouterr().err
+
+    assert 1 == said.count("no price for model 'm'")
+    assert 1 == said.count("no price for model 'another'")
