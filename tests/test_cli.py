@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -146,6 +147,8 @@ def test_serve_says_where_it_listens_and_what_its_memory_does_not_do() -> None:
     assert "drop: drop every finished step's reasoning" in text
     assert "in memory: not shared with other processes, forgotten when this one ends" in text
     assert 2 == sum(line.startswith(("  listens", "  admin")) for line in said)
+    assert re.search(r"^  page        http://127\.0\.0\.1:\d+/lethe/ui$", text, re.MULTILINE)
+    assert re.search(r"^  metrics     http://127\.0\.0\.1:\d+/metrics$", text, re.MULTILINE)
     assert said[-1].startswith("  export OPENAI_BASE_URL=http://127.0.0.1:")
     assert said[-1].endswith("/v1")
 
