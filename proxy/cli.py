@@ -252,14 +252,21 @@ def _print_policies(default: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True)
-    table.add_column("verdict on a finished step")
+    table.add_column("a finished step's reasoning")
     table.add_column("cached prefix")
     for it in policy.ABOUT:
         name = f"{it.form} (default)" if it.form == default else it.form
         table.add_row(name, it.verdict, it.prefix)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print(
+        "append-only: what reaches the provider only grows, so its prompt cache stays warm. A step "
+        "is an assistant message with the results that answer it.",
+        style="dim",
+        highlight=False,
+    )
 
 
 cli.command("contracts")(contracts_command.contracts)

@@ -81,7 +81,9 @@ def known_are(came: Any, known: Iterable[str]) -> str:
     """What was perhaps meant, and all that is known."""
     known = tuple(known)
     close = get_close_matches(str(came), known, 1)
-    return "".join(f"did you mean {name}? " for name in close) + f"known: {', '.join(known)}"
+    return (
+        "".join(f"did you mean {name}? " for name in close) + f"known: {', '.join(known) or 'none'}"
+    )
 
 
 def whole(least: int, most: int | None = None) -> Kind:

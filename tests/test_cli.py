@@ -98,6 +98,7 @@ def test_policies_for_people_name_every_one_and_the_default() -> None:
 
     assert all(name in result.stdout for name in policy.NAMES)
     assert "after_artifact (default)" in result.stdout
+    assert "append-only: what reaches the provider only grows" in result.stdout
 
 
 def test_all_complaints_come_at_once_and_without_a_traceback() -> None:

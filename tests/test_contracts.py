@@ -634,3 +634,13 @@ async def test_the_command_asks_an_engine_what_it_is() -> None:
 @pytest.mark.parametrize("upstream", ["engin", "ftp://a"])
 def test_the_command_refuses_what_is_no_upstream(upstream: str) -> None:
     assert 2 == CliRunner().invoke(cli, ["contracts", "--upstream", upstream]).exit_code
+
+
+def test_the_table_of_contracts_fits_eighty_columns_and_leaves_no_sentence_open() -> None:
+    narrow, wide = (
+        CliRunner().invoke(cli, ["contracts"], env={"COLUMNS": columns}).stdout
+        for columns in ("80", "400")
+    )
+
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert [] == re.findall(r".*:\s*$", wide, re.MULTILINE)

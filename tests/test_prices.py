@@ -264,6 +264,18 @@ def test_the_command_shows_tiers_by_length_and_hours_of_the_day() -> None:
     assert "01:00 to 04:00 UTC" in run("--model", "deepseek-flash", "--provider", "deepseek")[1]
 
 
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "deepseek-reasoner", "deepseek-v4-pro"])
+def test_the_table_fits_eighty_columns_with_nothing_cut_or_broken(own: Path, model: str) -> None:
+    code, text, _ = run("--model", model, COLUMNS="80", LETHE_PRICES=str(own))
+    rows = text.partition("Dollars a million")[0].splitlines()
+
+    assert 0 == code
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert any(f"/{model}" in row for row in rows)
+    assert all(row.startswith(("  ", "yours: ", "─")) or "/" in row for row in rows)
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

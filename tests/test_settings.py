@@ -371,7 +371,7 @@ def test_a_long_value_is_cut_where_it_is_repeated(tmp_path: Path) -> None:
             {},
             "[[upstream]] 1 (default): client_key without client_cert",
         ),
-        ('[[upstream]]\nkeys = ["bob"]', {}, "no [[key]] has the alias bob; known: "),
+        ('[[upstream]]\nkeys = ["bob"]', {}, "no [[key]] has the alias bob; known: none"),
         ('[[key]]\nalias = "a"', {}, "[[key]] 1 (a): wanted either key_env or key_sha256"),
         (
             f'[[key]]\nalias = "a"\nkey_sha256 = "{"0" * 64}"\nupstream = "defualt"',

@@ -194,16 +194,15 @@ def _does(contract: Contract) -> Iterator[str]:
             yield "drops are legal for a whole conversation"
     if contract.requires is not Requires.NOTHING:
         calls = "" if contract.requires is Requires.EVERY else " with tool calls"
-        yield f"every assistant message{calls} needs the carrier"
+        yield f"every assistant message{calls} needs its reasoning field"
     if contract.user_turn is not UserTurn.KEEPS:
         yield f"a new user message {contract.user_turn.value} earlier reasoning".replace(
             "stub", "leaves a stub of"
         )
     yield _cache(contract.cache)
-    if contract.default_policy:
-        yield f"{contract.default_policy} by default: {contract.warning}"
-    elif contract.warning:
-        yield contract.warning
+    policy = f"{contract.default_policy} by default" if contract.default_policy else ""
+    if told := ": ".join(filter(None, (policy, contract.warning))):
+        yield told
 
 
 def _left(encoding: Encoding) -> str:
@@ -240,7 +239,7 @@ def _empty(*columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(column, overflow="fold")
     table.columns[0].no_wrap = True

@@ -137,13 +137,14 @@ def _show(
     console.print(_compute_table(compute))
     console.print()
     console.print(_bill_table(bills))
-    console.print(
-        Text(
-            "Forgetting pays once more than that still comes. What the agent then thinks again is "
-            "not counted.",
-            style="dim",
-        )
-    )
+    console.print(Text(_LEGEND, style="dim"))
+
+
+_LEGEND = (
+    "Forgetting pays once more than L* positions (tokens) or R* requests still come. What the "
+    "agent then thinks again is not counted. c: one token's way through the model; β: one token "
+    "that attends to one before it; read: input that comes from the cache."
+)
 
 
 def _case(step: Step, rule: CacheRule) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,9 @@ from proxy.core.tariff import Row, Tariff
 from proxy.errors import SettingsError
 from proxy.loading import load
 from proxy.reading import known_are
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _MODEL = typer.Option(metavar="NAME", help="The model, as a client asks for it.")
 _PROVIDER = typer.Option(
@@ -109,28 +112,43 @@ def _print_providers(names: dict[str, str], as_json: bool) -> None:
 
 
 def _print(found: Sequence[Tariff], now: float, as_json: bool) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     if as_json:
         print(json.dumps([_as_json(one, now) for one in found], indent=2))
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("provider", "model", "when"):
-        table.add_column(name, overflow="fold")
-    for name in ("input", "cache read", "write 5 m", "write 1 h", "output"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("from")
-    for one in found:
-        for when, sheet in _lines(one, now):
-            costs = (_plain(amount) for amount in _amounts(sheet).values())
-            table.add_row(one.provider or "yours", one.model, when, *costs, _origin(one, now))
     console = Console()
-    console.print(table, markup=False)
+    console.print(_table(found, now), markup=False)
     ages = {f" {one.source} is not older than {one.date}" for one in found if one.provider}
     age = "".join(f"{told} ({_age(told[-10:], now)})." for told in sorted(ages))
     console.print(f"Dollars a million tokens. Output includes reasoning.{age}", markup=False)
+
+
+def _table(found: Sequence[Tariff], now: float) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+    table.add_column("provider/model", overflow="fold")
+    for name in ("input", "cache read", "write 5 m", "write 1 h", "output"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in found:
+        for row in _rows(one, now):
+            table.add_row(*row)
+    return table
+
+
+def _rows(one: Tariff, now: float) -> Iterator[tuple[str, ...]]:
+    """One for a model whose price is always the same; else its name, and one for each case."""
+    name = f"{one.provider}/{one.model}" if one.provider else f"yours: {one.model}"
+    lines = [(when, map(_plain, _amounts(it).values())) for when, it in _lines(one, now)]
+    if len(lines) == 1 and lines[0][0] == "now":
+        yield name, *lines[0][1]
+    else:
+        yield (name,)
+        yield from ((f"  {when}", *costs) for when, costs in lines)
+    if origin := _origin(one, now):
+        yield (f"  {origin}",)
 
 
 def _lines(one: Tariff, now: float) -> Iterator[tuple[str, Sheet]]:
@@ -181,10 +199,12 @@ def _plain(amount: Any) -> str:
 
 
 def _origin(one: Tariff, now: float) -> str:
+    """What is not told of the whole list."""
     since = one.row(now).since
     if not one.provider:
-        return f"{one.source}, {one.date} ({_age(one.date, now)})" if one.date else one.source
-    return f"{one.source}, since {_day(since)}" if since else one.source
+        age = f", {one.date} ({_age(one.date, now)})" if one.date else ""
+        return f"from {one.source}{age}"
+    return f"since {_day(since)}" if since else ""
 
 
 def _day(at: float) -> str:

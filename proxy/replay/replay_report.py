@@ -102,14 +102,13 @@ def _plain(text: str) -> str:
 
 
 _TOKENS = ("sent", "cached", "rebuilt", "new", "dropped", "breaks")
-_PADDED = (0, 1, 0, 0)
 
 
 def _tokens_table(it: Report, cache: int) -> Table:
     totals, plan = it.totals, it.totals.plan
     title = f"The cache holds: {written(plan.caches[cache])}"
     work = [f"work, w={float(premium):g}" for premium in it.premiums]
-    table = titled(title, "policy", *_TOKENS, *work, padding=_PADDED)
+    table = titled(title, "policy", *_TOKENS, *work)
     for at, policy in enumerate(plan.policies):
         under = totals.under[at]
         sums, broken = under.served[cache], sum(under.breaks.values())
@@ -122,8 +121,8 @@ def _tokens_table(it: Report, cache: int) -> Table:
 
 
 def _bills_table(it: Report, cache: int) -> Table:
-    plan, table = it.totals.plan, titled("", "policy", padding=_PADDED)
-    table.add_column("prices", no_wrap=True)
+    plan, table = it.totals.plan, titled("", "policy")
+    table.add_column("prices", overflow="fold")
     for name in ("bill", "change", "95 %"):
         table.add_column(name, justify="right", no_wrap=True)
     for price, priced in enumerate(plan.prices):

@@ -144,10 +144,10 @@ def _mechanical(it: Comparison) -> str:
         return ""
     value = change.interval.value
     size = figures.size(change.interval) if change.enough else figures.percent(value)
-    told = (
-        "Mechanically, with all that the agent said held fixed, its bill is "
-        f"{size} {'higher' if value > 0 else 'lower'} than under keep"
-    )
+    side = f"{size} {'higher' if value > 0 else 'lower'} than"
+    if figures.number(abs(value)) == "0":
+        side = "the same as"
+    told = f"Mechanically, with all that the agent said held fixed, its bill is {side} under keep"
     if it.design is not Design.PAIRED or not real.certain or real.interval is None:
         return f"{told}."
     rest = figures.signed(real.interval.value - value)

@@ -63,9 +63,22 @@ def test_nothing_to_forget_never_pays() -> None:
     assert len(MODELS) + 2 == text.count("never")
 
 
-def test_no_line_is_wider_than_eighty() -> None:
-    text = horizon().stdout
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--architecture", "hidden=4096,layers=36,heads=32,ffn=12288,kv_heads=8,head_size=128"),
+        ("--prices", f"{'n' * 60}.toml"),
+    ],
+)
+def test_no_line_is_wider_than_eighty(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{'n' * 60}.toml").write_text('[[price]]\nmodel = "*"\ninput = 1\noutput = 1\n')
+    text = horizon(*arguments).stdout
 
+    assert "L*" in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -54,6 +54,23 @@ def test_people_get_tables_and_the_word_mechanical(run: Run, file: Path):
     assert "Mechanical" in result.stdout
 
 
+@pytest.mark.parametrize(
+    "prices", [(), ("--prices", "anthropic/claude-sonnet-4-5"), ("--prices", f"{'n' * 60}.toml")]
+)
+def test_the_tables_fit_eighty_columns_with_nothing_cut(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prices: tuple[str, ...]
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{'n' * 60}.toml").write_text('[[price]]\nmodel = "*"\ninput = 1\noutput = 1\n')
+    typed = ["replay", str(file), "--jobs", "1", "--decode-premium", "12", *prices]
+    environ = {"XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
+    text = CliRunner().invoke(cli, typed, env=environ).stdout
+
+    assert "work, w=12" in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_a_markdown_table_has_a_row_for_each_rule_and_price(run: Run, file: Path):
     rows = run(file, "--markdown", "--jobs", 1, "--cache", "prompt:64").stdout.splitlines()
 

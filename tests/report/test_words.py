@@ -94,6 +94,12 @@ def test_without_keep_there_is_the_mechanical_change_and_the_way_to_more():
     assert "x-lethe-policy: keep" in said(it)
 
 
+def test_a_bill_that_nothing_changed_is_the_same_and_not_lower():
+    ours = [run(f"d{n}", "drop", cost=Amount(1.0, 10), keep=1.0) for n in range(4)]
+
+    assert "its bill is the same as under keep." in said(only(ours))
+
+
 def test_observe_stands_for_keep_where_that_is_missing():
     it = only(arm("observe", 30), drop())
 
