@@ -82,6 +82,13 @@ def test_a_sheet_may_come_from_a_file_of_prices(tmp_path: Path) -> None:
     assert "has several sheets (a, b); wanted one" in simulate("--prices", str(two)).stderr
 
 
+@pytest.mark.parametrize("arguments", [(), ("--operations",)])
+def test_where_nothing_is_thought_all_policies_cost_the_same(arguments: tuple[str, ...]) -> None:
+    rows = told("--reasoning", "0", *arguments)["policies"]
+
+    assert {0.0} == {row["change_percent"] for row in rows}
+
+
 def test_growth_may_be_a_share_or_a_percentage() -> None:
     same = [told("--growth", growth, "--cache", "prompt") for growth in ("0.429", "42.9%")]
     rows = by_policy(same[0])
