@@ -68,12 +68,13 @@ async def test_why_names_each_break_its_place_its_cost_and_the_way_out(proxy: Ru
 
 
 async def test_why_says_so_where_nothing_broke(proxy: Running) -> None:
-    await grow(proxy, 3)
+    id = await grow(proxy, 3)
 
     quiet = (await lethe(proxy, "why")).stdout
     noted = (await lethe(proxy, "why", "--all")).stdout
 
     assert "No break in 4 turns" in quiet
+    assert f"lethe why {id[:12]} --all" in quiet
     assert "turn 1  cold_start" in noted
 
 
@@ -95,7 +96,7 @@ async def test_long_texts_and_many_turns_are_cut_unless_all_is_asked_for(proxy: 
     cut = (await lethe(proxy, "show", id, "--messages")).stdout
     whole = (await lethe(proxy, "show", id, "--messages", "--all")).stdout
 
-    assert "the last 20 of 25" in cut
+    assert f"the last 20 of 25; all: lethe show {id[:12]} --all" in cut
     assert "1,400 more characters" in cut
     assert "more characters" not in whole
     assert 2_000 <= whole.count("a")
@@ -117,6 +118,7 @@ async def test_a_narrow_terminal_has_fewer_columns_and_no_broken_ones(proxy: Run
 
     narrow = (await lethe(proxy, "top", "--once", columns=80)).stdout
 
+    assert "1 conversation · " in narrow
     assert id[:10] in narrow
     assert "extended" in narrow
     assert "policy" not in narrow

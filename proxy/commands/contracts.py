@@ -31,6 +31,7 @@ from proxy.core.contract import (
 )
 from proxy.errors import SettingsError
 from proxy.loading import load
+from proxy.page.plain import numbered
 from proxy.settings import Settings, UpstreamSettings
 from proxy.upstream import Upstream
 from proxy.ways import Target
@@ -216,7 +217,7 @@ def _cache(rule: CacheRule | None) -> str:
         return "no cache"
     least = f" from {rule.minimum}" if rule.minimum else ""
     ttl = f", {rule.ttl:.0f} s" if rule.ttl else ""
-    return f"cache {rule.reuse.value}, {rule.block} tokens at a time{least}{ttl}"
+    return f"cache {rule.reuse.value}, {numbered(rule.block, 'token')} at a time{least}{ttl}"
 
 
 def _templates_table(rows: Iterable[Template]) -> Table:

@@ -18,6 +18,7 @@ from proxy.core.contract import CacheRule
 from proxy.core.horizon import Step
 from proxy.core.operations import Price
 from proxy.core.pricing import Sheet
+from proxy.page.plain import numbered
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -149,8 +150,8 @@ _LEGEND = (
 
 def _case(step: Step, rule: CacheRule) -> str:
     return (
-        f"A step after {step.before:,} tokens of prompt: {step.reasoning:,} of reasoning, "
-        f"{step.action:,} of action. The cache holds: {written(rule)}."
+        f"A step after {numbered(step.before, 'token')} of prompt: {step.reasoning:,} of "
+        f"reasoning, {step.action:,} of action. The cache holds: {written(rule)}."
     )
 
 

@@ -21,6 +21,7 @@ from proxy.core.pricing import Sheet
 from proxy.core.tariff import Row, Tariff
 from proxy.errors import SettingsError
 from proxy.loading import load
+from proxy.page.plain import numbered
 from proxy.reading import known_are
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def _day(at: float) -> str:
 
 def _age(date: str, now: float) -> str:
     days = int((now - datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()) // _DAY)
-    return "1 day" if days == 1 else f"{days} days"
+    return numbered(days, "day")
 
 
 def _as_json(one: Tariff, now: float) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _kept() -> Iterator[None]:
 def _bar(found: Sources, progress: work.Progress) -> Iterator[work.Tick]:
     """A bar on stderr while it goes: bytes, sessions, time that is left."""
     columns = (
-        TextColumn("{task.fields[sessions]:,} sessions"), BarColumn(), DownloadColumn(),
+        TextColumn("sessions: {task.fields[sessions]:,}"), BarColumn(), DownloadColumn(),
         TimeRemainingColumn(),
     )  # fmt: skip
     console = Console(stderr=True)

@@ -14,6 +14,7 @@ from typing import Any
 from proxy.core.reply import StreamReader, read_body
 from proxy.core.seen import Seen
 from proxy.core.sse import json_of
+from proxy.page.plain import numbered
 
 Json = Mapping[str, Any]
 
@@ -115,7 +116,7 @@ def _no_reply(value: Any, kind: str, body: bytes) -> str:
     if body.lstrip()[:1] in (b"{", b"["):
         return "JSON that was cut short"
     what = "HTML" if "html" in kind or body.lstrip()[:1] == b"<" else "something"
-    return f"{what} that is no JSON ({len(body)} bytes)"
+    return f"{what} that is no JSON ({numbered(len(body), 'byte')})"
 
 
 def _message_in(value: Any) -> Json | None:

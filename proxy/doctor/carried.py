@@ -12,6 +12,7 @@ from proxy.doctor.answers import Answer
 from proxy.doctor.conclusion import Conclusion, unknown
 from proxy.doctor.record import Record
 from proxy.doctor.wording import pattern_of
+from proxy.page.plain import noun
 
 
 def came_in(record: Record) -> str:
@@ -57,7 +58,7 @@ def _grown_by(answer: Answer, base: int) -> int:
 def _told(record: Record, name: str, grown: int) -> str:
     answer = record.history(name)
     if answer.ok:
-        return f"{grown:+d} tokens"
+        return f"{grown:+d} {noun(grown, 'token')}"
     return "refused" if answer.refused else "unknown"
 
 

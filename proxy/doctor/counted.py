@@ -9,6 +9,7 @@ from proxy.doctor.answers import Answer
 from proxy.doctor.carried import uncounted
 from proxy.doctor.conclusion import Conclusion, unknown
 from proxy.doctor.record import Record
+from proxy.page.plain import noun, numbered
 
 
 def usage(record: Record) -> Conclusion[bool]:
@@ -17,7 +18,8 @@ def usage(record: Record) -> Conclusion[bool]:
         return unknown("usage", first.why)
     if first.prompt is None:
         return Conclusion("usage", False, "not reported", "a whole reply bore none")
-    how = f"a whole reply told {first.prompt} prompt and {first.generated} generated tokens"
+    generated = numbered(first.generated, "generated token")
+    how = f"a whole reply told {first.prompt} prompt and {generated}"
     return Conclusion("usage", True, "reported", how)
 
 
@@ -64,7 +66,7 @@ def block(record: Record, block: int | None) -> Conclusion[int]:
     what, hits = "cache block", _hits_told(record)
     if block is not None:
         how = f"read of what had been sent before: {hits}"
-        return Conclusion(what, block, "1 token" if block == 1 else f"{block} tokens", how)
+        return Conclusion(what, block, numbered(block, "token"), how)
     if hits:
         return unknown(what, f"no one block fits what was read: {hits}")
     return unknown(what, _no_hits(record))
@@ -79,14 +81,14 @@ def minimum(record: Record, minimum: int | None) -> Conclusion[int]:
     if minimum == 0:
         return Conclusion(what, 0, "none", f"the least that was read is {least}")
     how = f"nothing read of {', '.join(map(str, missed))}; the least that was read is {least}"
-    return Conclusion(what, minimum, f"{minimum} tokens", how)
+    return Conclusion(what, minimum, numbered(minimum, "token"), how)
 
 
 def _no_hits(record: Record) -> str:
     if reports_cache(record).value is not True:
         return "cached tokens are not reported"
     most = max((rung.common for rung in record.chain), default=0)
-    return f"nothing was read, not of {most} tokens that had just been sent"
+    return f"nothing was read, not of {numbered(most, 'token')} just sent before"
 
 
 def reuse(record: Record, reuse: Reuse | None) -> Conclusion[Reuse]:
@@ -126,7 +128,7 @@ def visible(record: Record) -> Conclusion[bool]:
         f"reasoning dropped {echoed.dropped.cached} of {echoed.dropped.prompt}"
     )
     if fewer > 0:
-        return Conclusion(what, True, f"yes: {fewer} prompt tokens fewer", how)
+        return Conclusion(what, True, f"yes: {numbered(fewer, 'prompt token')} fewer", how)
     return Conclusion(what, False, "no: the prompt is as long", how)
 
 
@@ -141,7 +143,8 @@ def user_turn(record: Record, block: int | None, minimum: int | None) -> Conclus
     if found is None:
         return unknown(what, carried.why if plain.ok else plain.why)
     more = (carried.prompt or 0) - (plain.prompt or 0)
-    how = f"{words} words of reasoning in the loop before it: {more:+d} tokens in the prompt"
+    grown = f"{more:+d} {noun(more, 'token')} in the prompt"
+    how = f"{words} words of reasoning in the loop before it: {grown}"
     match found:
         case UserTurn.KEEPS:
             return Conclusion(what, found, "keeps the reasoning before it", how)

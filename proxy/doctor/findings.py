@@ -19,6 +19,7 @@ from proxy.doctor import caching, carried, counted
 from proxy.doctor.answers import Answer
 from proxy.doctor.conclusion import Conclusion, unknown
 from proxy.doctor.record import Record
+from proxy.page.plain import numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,5 +138,7 @@ def _writes(what: str, answer: Answer, where: str) -> Conclusion[str]:
         return Conclusion(what, carriers[0], carriers[0], f"{where} bore it{also}")
     hidden = answer.seen.usage.reasoning
     if hidden:
-        return Conclusion(what, "", "none: hidden", f"{hidden} reasoning tokens, no text of them")
+        return Conclusion(
+            what, "", "none: hidden", f"{numbered(hidden, 'reasoning token')}, no text of them"
+        )
     return Conclusion(what, None, "none seen", f"{where} bore none: it may come at other tasks")

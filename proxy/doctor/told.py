@@ -49,7 +49,7 @@ class Report:
 def show(console: Console, report: Report) -> None:
     """Everything on one page; what a provider said can steer no terminal."""
     examined, contract = report.examined, report.contract
-    where = f"{examined.upstream}, {examined.model}: {report.requests} requests"
+    where = f"{examined.upstream}, {examined.model}: {plain.numbered(report.requests, 'request')}"
     console.print(Text(plain.line(where), "bold"))
     console.print(_table(report.found))
     if contract is None:

@@ -66,6 +66,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "count": plain.count,
+        "numbered": plain.numbered,
         "short": plain.short,
         "percent": plain.percent,
         "moment": plain.moment,

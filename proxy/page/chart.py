@@ -153,7 +153,7 @@ def _summary(it: Conversation) -> str:
     inputs = [n for a in accounts if (n := told.tokens(a, "input")) is not None]
     sums = told.totals(accounts)
     grown = (
-        f"Input went from {plain.count(inputs[0])} to {plain.count(inputs[-1])} tokens."
+        f"Input went from {plain.count(inputs[0])} to {plain.numbered(inputs[-1], 'token')}."
         if inputs
         else "The provider did not report tokens."
     )
@@ -161,11 +161,7 @@ def _summary(it: Conversation) -> str:
     cached = "What was read from a cache is unknown."
     if read is not None:
         cached = f"{plain.percent(read)} of it was read from the cache."
-    return f"{_turns(len(accounts))}. {grown} {cached} {_breaks(it)}"
-
-
-def _turns(number: int) -> str:
-    return "1 turn" if number == 1 else f"{plain.count(number)} turns"
+    return f"{plain.numbered(len(accounts), 'turn')}. {grown} {cached} {_breaks(it)}"
 
 
 def _breaks(it: Conversation) -> str:
@@ -178,4 +174,4 @@ def _breaks(it: Conversation) -> str:
     if not found:
         return "No break of the prefix."
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"{len(found)} {'break' if len(found) == 1 else 'breaks'}: {', '.join(found[:3])}{more}."
+    return f"{plain.numbered(len(found), 'break')}: {', '.join(found[:3])}{more}."

@@ -42,8 +42,8 @@ def words(row: Account) -> str:
         return f"{verdict}: {_LACKING.get(str(row['lacks']), plain.line(str(row['lacks'])))}"
     positions = row.get("unit") == "positions"
     mark = "" if row.get("counted") else "~"
-    action = f"{mark}{plain.count(row.get('action'))} {'positions' if positions else 'tokens'}"
-    unit = "" if positions else " requests"
+    action = mark + plain.numbered(row.get("action"), "position" if positions else "token")
+    unit = "" if positions else "request"
     return f"{verdict}: {action} of action, {_horizon(row, unit)}, {_expected(row)}"
 
 
@@ -51,7 +51,9 @@ def _horizon(row: Account, unit: str) -> str:
     horizon = row.get("horizon")
     if horizon is None:
         return "which never pays"
-    return "horizon 0: pays at once" if horizon == 0 else f"horizon {_amount(horizon)}{unit}"
+    if horizon == 0:
+        return "horizon 0: pays at once"
+    return f"horizon {_amount(horizon)}" + (f" {plain.noun(horizon, unit)}" if unit else "")
 
 
 def _expected(row: Account) -> str:
@@ -59,7 +61,7 @@ def _expected(row: Account) -> str:
     if expected is None:
         return "what is to come not known"
     samples = row.get("samples") or 0
-    past = "1 past conversation" if samples == 1 else f"{plain.count(samples)} past conversations"
+    past = plain.numbered(samples, "past conversation")
     return f"{_amount(expected)} expected" + (f" (by {past})" if source == "learned" else "")
 
 

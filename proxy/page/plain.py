@@ -44,6 +44,16 @@ def count(number: float | None) -> str:
     return UNKNOWN if number is None else f"{number:,.0f}"
 
 
+def noun(number: float | None, word: str) -> str:
+    """The word as it stands behind the number: `turn` behind 1 and -1, else `turns`."""
+    return word if number in (1, -1) else f"{word}s"
+
+
+def numbered(number: float | None, word: str) -> str:
+    """`1 turn`, `2,000 turns`."""
+    return f"{count(number)} {noun(number, word)}"
+
+
 def short(number: float | None) -> str:
     """A number in few characters: `9,876`, `52.3k`, `1.2M`."""
     if number is None or number < 10_000:
@@ -72,7 +82,7 @@ def money(sums: Mapping[str, Any] | None) -> str:
     told = f"cost {dollars(sums['cost'], False)} · mechanically {verb} "
     told += f"{dollars(abs(saved), sums['estimated'])} against keep"
     unpriced = sums["unpriced_turns"]
-    return f"{told} · {count(unpriced)} turns without a price" if unpriced else told
+    return f"{told} · {numbered(unpriced, 'turn')} without a price" if unpriced else told
 
 
 def percent(share: float | None) -> str:

@@ -236,7 +236,7 @@ def finding(found: Mapping[str, Any]) -> Finding:
 def _cost(found: Mapping[str, Any]) -> str:
     what = "rebuilt" if found["kind"] == "break" else "not read from the cache"
     number, dollars = found.get("tokens"), found.get("dollars")
-    tokens = "unknown tokens" if number is None else f"~{plain.count(number)} tokens"
+    tokens = "unknown tokens" if number is None else f"~{plain.numbered(number, 'token')}"
     price = "" if dollars is None else f", {plain.dollars(dollars)}"
     return f"{tokens} {what}{price}"
 

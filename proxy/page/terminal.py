@@ -35,14 +35,21 @@ def why_view(found: Json, notes: bool) -> RenderableType:
     for finding in found["findings"]:
         rows += [_finding(finding, found["history"]), Text()]
     if not found["findings"]:
-        rows.append(Text(f"No break in {_turns(found['turns'])}: what was sent only grew."))
+        turns = plain.numbered(found["turns"], "turn")
+        rows.append(Text(f"No break in {turns}: what was sent only grew."))
         if not notes:
-            rows.append(Text("Forks, retries and cold starts: lethe why --all", "dim"))
-    return Group(*rows, *_weighed(found.get("weighed") or (), None if notes else _WEIGHED))
+            rows.append(Text(f"Forks, retries and cold starts: {_all('why', found)}", "dim"))
+    weighed, most = found.get("weighed") or (), None if notes else _WEIGHED
+    return Group(*rows, *_weighed(weighed, most, _all("why", found)))
 
 
-def _weighed(rows: Sequence[Json], most: int | None) -> Iterator[RenderableType]:
-    """What decided steps under `horizon`."""
+def _all(command: str, found: Json) -> str:
+    """What to type to see all of this very conversation."""
+    return f"lethe {command} {plain.line(str(found['id']))[:12]} --all"
+
+
+def _weighed(rows: Sequence[Json], most: int | None, more: str) -> Iterator[RenderableType]:
+    """What decided steps under `horizon`; `more` shows all of them."""
     shown = rows if most is None else rows[-most:]
     if not rows:
         return
@@ -55,17 +62,14 @@ def _weighed(rows: Sequence[Json], most: int | None) -> Iterator[RenderableType]
         )  # fmt: skip
     yield table
     if len(shown) < len(rows):
-        yield Text(f"the last {len(shown)} of {len(rows)}; all: lethe why --all", "dim")
+        yield Text(f"the last {len(shown)} of {len(rows)}; all: {more}", "dim")
 
 
 def _title(found: Json) -> Text:
-    told = [found["id"], found["model"], found["policy"], found["key"], _turns(found["turns"])]
+    told = [found["id"], found["model"], found["policy"], found["key"]]
     parts = [plain.line(str(part)) for part in told if part]
+    parts.append(plain.numbered(found["turns"], "turn"))
     return Text.assemble((parts[0], "bold"), " · ", " · ".join(parts[1:]))
-
-
-def _turns(number: int) -> str:
-    return "1 turn" if number == 1 else f"{plain.count(number)} turns"
 
 
 def _finding(finding: Json, history: str) -> RenderableType:
@@ -106,7 +110,7 @@ def _facts(finding: Json, advice: str, history: str) -> Iterator[tuple[str, Text
 
 def _cost(finding: Json) -> str:
     number = finding.get("tokens")
-    tokens = "unknown" if number is None else f"~{plain.count(number)} tokens"
+    tokens = "unknown" if number is None else f"~{plain.numbered(number, 'token')}"
     if finding["kind"] == "break":
         dollars = finding.get("dollars")
         price = "" if dollars is None else f", {plain.dollars(dollars)}"
@@ -136,10 +140,12 @@ def show_view(found: Json, messages: bool, whole: bool) -> RenderableType:
     shown = turns if whole else turns[-_TURNS:]
     rows: list[RenderableType] = [_title(found), _sums(found["totals"]), Text(), _turn_table(shown)]
     if len(shown) < len(turns):
-        rows.append(Text(f"the last {len(shown)} of {len(turns)}; all: lethe show --all", "dim"))
+        more = f"the last {len(shown)} of {len(turns)}; all: {_all('show', found)}"
+        rows.append(Text(more, "dim"))
     rows += _shadows(found.get("shadows") or ())
     first = turns[0]["turn"] if turns else 1
-    rows += _weighed(judged.weighed(turns, first), None if whole else _WEIGHED)
+    most = None if whole else _WEIGHED
+    rows += _weighed(judged.weighed(turns, first), most, _all("show", found))
     if messages:
         rows += _messages(found, None if whole else _CHARACTERS)
     return Group(*rows)
@@ -153,7 +159,7 @@ def _sums(totals: Json) -> Text:
         f"output {plain.short(tokens['output'])}",
         f"reasoning not sent {_dropped(totals['dropped_tokens_estimated'])}",
     )
-    told = "1 break" if breaks == 1 else f"{breaks} breaks"
+    told = plain.numbered(breaks, "break")
     money = plain.money(totals["dollars"])
     return Text.assemble(
         " · ".join(parts), " · ", (told, "red" if breaks else ""), f"\n{money}" if money else ""
@@ -244,7 +250,7 @@ def _messages(found: Json, most: int | None) -> Iterator[RenderableType]:
 
 
 def _block(block: Block) -> Text:
-    cut = f" … {plain.count(block.hidden)} more characters" if block.hidden else ""
+    cut = f" … {plain.numbered(block.hidden, 'more character')}" if block.hidden else ""
     if block.kind == "reasoning":
         gone = block.state == "dropped"
         head = (f"[reasoning {block.state}] ", "red" if gone else "dim")
@@ -284,8 +290,9 @@ def top_view(found: Json, now: float, width: int = 120) -> RenderableType:
 
 def _head(found: Json) -> Text:
     seen, last = found["conversations"], found["last_turns"]
+    listed = plain.numbered(seen["listed"], "conversation")
     parts = [
-        f"{plain.count(seen['listed'])}{'+' if seen['more'] else ''} conversations",
+        listed.replace(" ", "+ ") if seen["more"] else listed,
         f"{plain.count(seen['active'])} active",
     ]
     if "proxy" in found:

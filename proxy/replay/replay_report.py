@@ -15,6 +15,7 @@ from rich.text import Text
 
 from proxy.core.cachemodel import written
 from proxy.core.operations import Price, operations
+from proxy.page.plain import numbered
 from proxy.replay.arms import Against
 from proxy.replay.statistics import Interval
 from proxy.replay.sweep import Sweep
@@ -71,12 +72,13 @@ def show(console: Console, it: Report) -> None:
 
 def _basis(it: Totals) -> Iterator[str]:
     formats = ", ".join(f"{count:,} {name}" for name, count in it.formats.most_common())
+    tasks, requests = numbered(it.tasks, "task"), numbered(it.requests, "request")
     yield (
-        f"{it.sessions:,} sessions ({formats or 'none'}) of {it.tasks:,} tasks: {it.requests:,} "
-        f"requests, {it.output:,} output tokens, {it.reasoning:,} of them reasoning."
+        f"{numbered(it.sessions, 'session')} ({formats or 'none'}) of {tasks}: {requests}, "
+        f"{numbered(it.output, 'output token')}, {it.reasoning:,} of them reasoning."
     )
     if it.unread:
-        yield f"Left out: {it.unread:,} requests whose bodies cannot be read."
+        yield f"Left out: {numbered(it.unread, 'request')} whose body cannot be read."
     yield from skipped(it)
 
 
@@ -187,7 +189,8 @@ def _arms(it: Report) -> Iterator[str]:
         )  # fmt: skip
         told = ", ".join(f"{name} {_share(found)}" for name, found in parts)
         success = f", success {_points(row.success)}" if row.success else ", success unknown"
-        yield f"{row.arm} against {row.baseline} ({where}, {row.tasks} tasks): {told}{success}"
+        over = f"{where}, {numbered(row.tasks, 'task')}"
+        yield f"{row.arm} against {row.baseline} ({over}): {told}{success}"
 
 
 def _points(found: Interval) -> str:
@@ -218,9 +221,9 @@ def _how_sure(it: Report) -> str:
 
 def _sizes(it: Totals) -> Iterator[str]:
     if it.requests:
-        rest = f"; the others and {it.estimated_output:,} output tokens estimated (~)"
+        rest = f"; the others and {numbered(it.estimated_output, 'output token')} estimated (~)"
         yield (
-            f"Sizes: {it.anchored:,} of {it.requests:,} requests by recorded counts"
+            f"Sizes: {it.anchored:,} of {numbered(it.requests, 'request')} by recorded counts"
             f"{rest if it.estimated else ''}."
         )
     if it.foretold:
@@ -242,7 +245,7 @@ def _cache_fit(it: Totals) -> Iterator[str]:
         exact, _, rule, sums = max(found, key=lambda row: row[:2])
         yield (
             f"Recorded cache reads: rule {rule} tells {exact:,} of {sums.compared:,} exactly, "
-            f"{sums.foretold_reads:,} of {sums.recorded_reads:,} tokens in sum."
+            f"{sums.foretold_reads:,} of {numbered(sums.recorded_reads, 'token')} in sum."
         )
 
 

@@ -18,6 +18,7 @@ from proxy.core.contract import CacheRule
 from proxy.core.operations import Price, Work
 from proxy.core.policy import Policy
 from proxy.core.pricing import MILLION, Sheet
+from proxy.page.plain import numbered
 from proxy.replay import plots, simulation
 from proxy.replay.plots import Line
 from proxy.replay.simulation import KEEP, Agent, Measure, Run
@@ -146,8 +147,8 @@ def show(console: Console, asked: Asked, found: Sequence[Case]) -> None:
 def _table(asked: Asked, found: Sequence[Case]) -> Table:
     agent = asked.agent
     title = (
-        f"{agent.steps} steps of {agent.reasoning:,} reasoning, {agent.action:,} action, "
-        f"{agent.observation:,} observation tokens"
+        f"{numbered(agent.steps, 'step')} of {agent.reasoning:,} reasoning, "
+        f"{agent.action:,} action, {agent.observation:,} observation tokens"
     )
     shown = _of_bill if asked.costs.unit == "usd" else _of_operations
     table = titled(title, "policy", *shown(found[0]), "change", "break-even")

@@ -54,7 +54,7 @@ def hidden(it: Report) -> str:
     """What is said of rows that are not shown."""
     count = len(it.rows) - MOST_ROWS
     return (
-        f"{plain.count(count)} more rows, with smaller bills: --json has them." if count > 0 else ""
+        f"--json has {plain.numbered(count, 'more row')}, with smaller bills." if count > 0 else ""
     )
 
 

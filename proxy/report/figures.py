@@ -21,6 +21,12 @@ def signed(share: float) -> str:
     return told if told == "0" else f"{'-' if share < 0 else '+'}{told}"
 
 
+def points(share: float) -> str:
+    """`+12 points`, `-1 point`."""
+    told = signed(share)
+    return f"{told} {plain.noun(float(told), 'point')}"
+
+
 def much(found: Interval) -> str:
     """`12 % less (95 %: 8 to 15)`, `3 % more (95 %: 4 % less to 10 % more)`."""
     told = _side(found.value)

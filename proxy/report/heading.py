@@ -11,11 +11,11 @@ def heading(it: Report) -> str:
     models = {run.model for run in it.runs}
     graded = sum(run.success is not None for run in it.runs)
     parts = [
-        _counted(len(it.runs), "conversation"),
-        _counted(sum(run.steps for run in it.runs), "step"),
-        _counted(len(models), "model"),
-        f"{_counted(len(tasks), 'task')} labelled" if tasks else "no task labelled",
-        f"{_counted(graded, 'outcome')} posted" if graded else "no outcome posted",
+        plain.numbered(len(it.runs), "conversation"),
+        plain.numbered(sum(run.steps for run in it.runs), "step"),
+        plain.numbered(len(models), "model"),
+        f"{plain.numbered(len(tasks), 'task')} labelled" if tasks else "no task labelled",
+        f"{plain.numbered(graded, 'outcome')} posted" if graded else "no outcome posted",
     ]
     return " · ".join(parts)
 
@@ -28,7 +28,3 @@ def span(it: Report) -> str:
 
 def _minute(at: float) -> str:
     return plain.moment(at)[:16]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{plain.count(number)} {noun}{'' if number == 1 else 's'}"

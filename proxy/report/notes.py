@@ -15,8 +15,9 @@ from proxy.report.whole import Report
 def notes(it: Report) -> list[str]:
     """What has to be known to read the numbers."""
     unpriced = sum(row.unpriced for row in it.arms)
+    have = "has no price and is" if unpriced == 1 else "have no price and are"
     missing = (
-        f" {plain.count(unpriced)} requests have no price and are in no bill "
+        f" {plain.numbered(unpriced, 'request')} {have} in no bill "
         "(set priced_as of the upstream, or a [[price]] table; lethe price --providers)."
         if unpriced
         else ""
@@ -46,8 +47,8 @@ def _odd(it: Report) -> Iterator[str]:
     mixed = [run for run in it.runs if SEVERAL in (run.policy, run.model)]
     if mixed:
         yield (
-            f"{plain.count(len(mixed))} conversations changed their policy or model while they "
-            "lived: they are listed as several, and compared with nothing."
+            f"Listed as several, and compared with nothing: "
+            f"{plain.numbered(len(mixed), 'conversation')} in which policy or model changed."
         )
 
 

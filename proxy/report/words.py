@@ -131,7 +131,7 @@ def _success(it: Comparison) -> str:
     if not change.enough or change.interval is None or change.ours is None:
         return _too_few(it, change, "whether they succeeded")
     rates = f"{plain.percent(change.ours)} against {plain.percent(change.theirs)}"
-    told = f"{rates}, {figures.signed(change.interval.value)} points{figures.sure(change.interval)}"
+    told = f"{rates}, {figures.points(change.interval.value)}{figures.sure(change.interval)}"
     if change.certain:
         often = "more" if change.interval.value > 0 else "less"
         return f"It succeeds {often} often: {told}."
@@ -150,15 +150,15 @@ def _mechanical(it: Comparison) -> str:
     told = f"Mechanically, with all that the agent said held fixed, its bill is {side} under keep"
     if it.design is not Design.PAIRED or not real.certain or real.interval is None:
         return f"{told}."
-    rest = figures.signed(real.interval.value - value)
-    return f"{told}; what the agent did differently makes {rest} points of the change per step."
+    rest = figures.points(real.interval.value - value)
+    return f"{told}; what the agent did differently makes {rest} of the change per step."
 
 
 def _breaks(it: Comparison, arm: Group) -> Iterator[str]:
     if arm.own and arm.steps:
         yield (
-            f"{it.policy} itself broke the cached prefix {plain.count(arm.own)} times in "
-            f"{plain.count(arm.steps)} steps."
+            f"{it.policy} itself broke the cached prefix {plain.numbered(arm.own, 'time')} in "
+            f"{plain.numbered(arm.steps, 'step')}."
         )
 
 
@@ -171,10 +171,10 @@ def _if_certain(it: Comparison, name: str, form: str) -> str:
 
 def _too_few(it: Comparison, change: Change, what: str) -> str:
     ours, theirs = change.units
-    noun = "conversations" if it.design is Design.CONVERSATIONS else "tasks"
+    unit = "conversation" if it.design is Design.CONVERSATIONS else "task"
     return (
-        f"Not enough data on {what}: {ours} {noun} under {it.policy} and {theirs} under "
-        f"{it.baseline} tell it; it takes {LEAST} in each."
+        f"Not enough data on {what}: {plain.numbered(ours, unit)} under {it.policy} and {theirs} "
+        f"under {it.baseline} tell it; it takes {LEAST} in each."
     )
 
 
@@ -182,16 +182,16 @@ def _design(it: Comparison) -> str:
     match it.design:
         case Design.PAIRED:
             return (
-                f"Compared on the {it.units} tasks that ran under both, each counted once; "
-                f"{it.ours} and {it.theirs} conversations."
+                f"Compared on the {plain.numbered(it.units, 'task')} that ran under both, each "
+                f"counted once; {it.ours} and {plain.numbered(it.theirs, 'conversation')}."
             )
         case Design.TASKS:
-            how = f"drawn by {it.units} tasks"
+            how = f"drawn by {plain.numbered(it.units, 'task')}"
         case Design.CONVERSATIONS:
             how = "each for itself"
     return (
-        f"Compared over {it.ours} and {it.theirs} conversations, {how}; they may have worked on "
-        "different things."
+        f"Compared over {it.ours} and {plain.numbered(it.theirs, 'conversation')}, {how}; they may "
+        "have worked on different things."
     )
 
 

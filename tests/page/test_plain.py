@@ -95,3 +95,14 @@ def test_a_loss_is_told_as_a_loss_and_an_estimate_as_one(
     found: dict[str, Any] | None, shown: str
 ) -> None:
     assert shown == plain.money(found)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, "0 turns"), (1, "1 turn"), (2_000, "2,000 turns"), (None, "– turns")]
+)
+def test_a_number_and_its_noun_agree(number: int | None, shown: str) -> None:
+    assert shown == plain.numbered(number, "turn")
+
+
+def test_one_less_is_one_too() -> None:
+    assert "-1 point" == f"-1 {plain.noun(-1, 'point')}"

@@ -54,6 +54,12 @@ def test_people_get_tables_and_the_word_mechanical(run: Run, file: Path):
     assert "Mechanical" in result.stdout
 
 
+def test_one_session_is_told_as_one(run: Run, tmp_path: Path):
+    file = write_lines(tmp_path / "one.jsonl", [trajectory(1, "0", task="t")])
+
+    assert "1 session (1 trajectory) of 1 task: 1 request, " in run(file, "--jobs", 1).stdout
+
+
 @pytest.mark.parametrize(
     "prices", [(), ("--prices", "anthropic/claude-sonnet-4-5"), ("--prices", f"{'n' * 60}.toml")]
 )

@@ -245,3 +245,21 @@ def test_a_loss_in_dollars_has_a_sign_and_an_unknown_sum_none():
         figures.dollars(-0.25), figures.dollars(1.5, True), figures.dollars(None),
     ]  # fmt: skip
     assert ["$0.10", "$0.00", "$0.00012"] == [figures.dollars(it) for it in (0.1, 0.0, 0.00012)]
+
+
+def test_one_of_anything_is_told_as_one():
+    odd = run("a", "keep", unpriced=1), run("b", "several")
+    ours = [run("d", "keep_latest:1", breaks=1, own=1, steps=1)]
+    told = " ".join(notes(made(list(odd), ours))) + said(only(arm("keep", 12), ours))
+
+    for part in (
+        "1 request has no price and is in no bill", "1 conversation in which", "1 time in 1 step.",
+        "1 conversation under keep_latest:1 and 12 under keep",
+    ):  # fmt: skip
+        assert part in told
+
+
+def test_one_point_is_one():
+    assert ["+1 point", "-1 point", "+2 points", "0 points"] == [
+        figures.points(share) for share in (0.01, -0.01, 0.02, 0.0)
+    ]
