@@ -18,11 +18,17 @@ $(VENV)/.dev: $(BIN)/lethe
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-demo: $(BIN)/lethe  ## a scripted agent through the real proxy under four policies: no key, no network
+demo: $(BIN)/lethe  ## a scripted agent through the real proxy under four policies: no key needed
 	$(BIN)/lethe demo $(ARGS)
 
-serve: $(BIN)/lethe  ## make serve UPSTREAM=https://api.example.com
-	@test -n "$(UPSTREAM)" || { echo "say where to: make serve UPSTREAM=https://api.example.com"; exit 2; }
+# Before anything is installed.
+ifneq ($(filter serve,$(MAKECMDGOALS)),)
+ifeq ($(UPSTREAM),)
+$(error say where to: make serve UPSTREAM=https://api.example.com)
+endif
+endif
+
+serve: $(BIN)/lethe  ## the proxy: make serve UPSTREAM=https://api.example.com
 	$(BIN)/lethe serve --upstream "$(UPSTREAM)" $(ARGS)
 
 test: $(VENV)/.dev  ## all tests, on a real Redis-protocol server

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -378,3 +380,17 @@ def test_the_licence_is_mit_and_names_its_holders() -> None:
 
     assert text.startswith("MIT License\n\nCopyright (c) 2026 The Lethe authors\n")
     assert 'THE SOFTWARE IS PROVIDED "AS IS"' in text
+
+
+# The Makefile
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_serve_says_what_it_lacks_before_it_installs_anything(tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "UPSTREAM"}
+    venv = tmp_path / "venv"
+    typed = ["make", "-C", str(ROOT), "serve", f"VENV={venv}"]
+    ended = subprocess.run(typed, capture_output=True, text=True, env=environ)
+
+    assert (2, False) == (ended.returncode, venv.exists())
+    assert "make serve UPSTREAM=https://" in ended.stderr

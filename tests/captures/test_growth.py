@@ -26,7 +26,7 @@ CONTENT = (
     "openhands-deepseek pi pi~fault pydantic-ai-chat qwenagent"
 ).split()
 BOTH = ("qwen@new", "qwen@new~fault")
-# What each sends its reasoning back in: clients.md, table 1.
+# The fields in which each agent sends reasoning back, as its own requests show.
 CARRIERS: dict[str, set[str]] = {
     **dict.fromkeys(SILENT, set()),
     **dict.fromkeys(CONTENT, {"reasoning_content"}),
