@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from proxy.commands import given, options
 from proxy.commands.telling import told
+from proxy.core.contract import CacheRule
+from proxy.core.policy import Policy
 from proxy.errors import SettingsError
+
+if TYPE_CHECKING:
+    from proxy.commands.one_sheet import Texts
+    from proxy.replay.simulation import Agent
+    from proxy.replay.simulation_report import Costs
 
 _STEPS = typer.Option(metavar="N", min=1, max=500, help="Steps of the agent, a request each.")
 _REASONING = typer.Option(
@@ -46,7 +54,6 @@ _OPERATIONS = typer.Option(
 _PLOT = typer.Option(
     metavar="FILE", help="Draw cost over growth into FILE (.png, .svg; needs the extra plots)."
 )
-_NO_OPERATIONS = (given.DEFAULT_MODEL, None, "1")
 
 
 def simulate(
@@ -83,32 +90,56 @@ def simulate(
     """
     from rich.console import Console
 
-    # only here: serving has no use for them
-    from proxy.commands import one_sheet
-    from proxy.replay import simulation
-    from proxy.replay import simulation_report as report
+    from proxy.replay import simulation_report as report  # only here: serving has no use for it
 
     with told():
-        if not operations and (architecture, exchange_rate, decode_premium) != _NO_OPERATIONS:
-            raise SettingsError(
-                "--architecture, --exchange-rate and --decode-premium have no say in a bill: add "
-                "--operations to count what an engine computes"
-            )
-        share = given.number("--artifacts", artifacts, most=1)
-        agent = simulation.Agent(steps, reasoning, action, observation, preamble, share)
-        names = policies or simulation.COMPARED
-        chosen = [given.checked("--policy", simulation.named, name) for name in names]
-        more = Fraction(given.number("--growth", growth, most=100))
         rule = given.cache(cache)
-        if operations:
-            premium = Fraction(given.number("--decode-premium", decode_premium, least=1))
-            costs = report.operations(rule, given.price(architecture, exchange_rate), premium)
-        else:
-            own = (input, cache_read, cache_write, output)
-            costs = report.bill(rule, one_sheet.chosen(prices, own)[1])
-        asked = report.Asked(agent, chosen, more, costs)
+        engine = (architecture, exchange_rate, decode_premium)
+        own = (input, cache_read, cache_write, output)
+        costs = _operations(rule, *engine) if operations else _bill(rule, prices, own, engine)
+        agent = _agent((steps, reasoning, action, observation, preamble), artifacts)
+        more = Fraction(given.number("--growth", growth, most=100))
+        asked = report.Asked(agent, _chosen(policies), more, costs)
         found = report.cases(asked, plot)
         if as_json:
             print(json.dumps(report.as_json(asked, found), indent=2))
         else:
             report.show(Console(), asked, found)
+
+
+def _agent(sizes: tuple[int, int, int, int, int], artifacts: str) -> Agent:
+    from proxy.replay.simulation import Agent
+
+    return Agent(*sizes, given.number("--artifacts", artifacts, most=1))
+
+
+def _chosen(names: Sequence[str] | None) -> list[Policy]:
+    from proxy.replay import simulation
+
+    return [
+        given.checked("--policy", simulation.named, name) for name in names or simulation.COMPARED
+    ]
+
+
+_Engine = tuple[str, str | None, str]
+_NO_ENGINE: _Engine = (given.DEFAULT_MODEL, None, "1")
+
+
+def _operations(rule: CacheRule, architecture: str, rate: str | None, premium: str) -> Costs:
+    from proxy.replay import simulation_report as report
+
+    factor = Fraction(given.number("--decode-premium", premium, least=1))
+    return report.operations(rule, given.price(architecture, rate), factor)
+
+
+def _bill(rule: CacheRule, prices: str, own: Texts, engine: _Engine) -> Costs:
+    from proxy.commands import one_sheet
+    from proxy.replay import simulation_report as report
+
+    if engine != _NO_ENGINE:
+        raise SettingsError(
+            "--architecture, --exchange-rate and --decode-premium have no say in a bill: add "
+            "--operations to count what an engine computes"
+        )
+    _, sheet = one_sheet.chosen(prices, own)
+    return report.bill(rule, sheet)
