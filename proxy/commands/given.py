@@ -33,8 +33,11 @@ SHEETS: dict[str, Sheet] = {
 an agent of forty steps have been published.
 """
 
-DEFAULT_CACHE = "prompt+generated"
-"""What most engines hold, and what a horizon is of interest under: with prompts alone it is 0."""
+SIMULATED_CACHE = "prompt"
+"""What paid APIs hold, and what the published bills of `SHEETS` rest on."""
+
+HORIZON_CACHE = "prompt+generated"
+"""What most engines hold; under prompts alone forgetting pays at once, and there is no horizon."""
 
 DEFAULT_MODEL = "Qwen3-8B"
 """Whose operations are counted where no model is named."""

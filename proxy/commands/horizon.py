@@ -67,7 +67,7 @@ def horizon(
     action: Annotated[int, _ACTION] = 100,
     architecture: Annotated[str | None, _ARCHITECTURE] = None,
     exchange_rate: Annotated[str | None, options.EXCHANGE_RATE] = None,
-    cache: Annotated[str, options.CACHE] = given.DEFAULT_CACHE,
+    cache: Annotated[str, options.CACHE] = given.HORIZON_CACHE,
     prices: Annotated[str | None, options.PRICES] = None,
     input: Annotated[str | None, options.INPUT] = None,
     cache_read: Annotated[str | None, options.CACHE_READ] = None,

@@ -65,7 +65,7 @@ def simulate(
     artifacts: Annotated[str, _ARTIFACTS] = "0.5",
     policies: Annotated[list[str] | None, _POLICY] = None,
     growth: Annotated[str, _GROWTH] = "0",
-    cache: Annotated[str, options.CACHE] = given.DEFAULT_CACHE,
+    cache: Annotated[str, options.CACHE] = given.SIMULATED_CACHE,
     prices: Annotated[str, options.PRICES] = "sonnet-5.5",
     input: Annotated[str | None, options.INPUT] = None,
     cache_read: Annotated[str | None, options.CACHE_READ] = None,

@@ -29,7 +29,7 @@ def by_policy(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_scripts_get_every_number_exactly() -> None:
-    found = told("--prices", "fable-5.1", "--cache", "prompt")
+    found = told("--prices", "fable-5.1")
     rows = by_policy(found)
 
     assert list(COMPARED) == list(rows)
@@ -45,7 +45,7 @@ def test_scripts_get_every_number_exactly() -> None:
 
 
 def test_people_see_the_gain_the_loss_and_the_break_even() -> None:
-    text = simulate("--cache", "prompt").stdout
+    text = simulate().stdout
 
     for part in ("$1.2771", "$1.0197", "-20.16 %", "+42.9 %", "$1.2890", "+0.94 %"):
         assert part in text
@@ -90,7 +90,7 @@ def test_where_nothing_is_thought_all_policies_cost_the_same(arguments: tuple[st
 
 
 def test_growth_may_be_a_share_or_a_percentage() -> None:
-    same = [told("--growth", growth, "--cache", "prompt") for growth in ("0.429", "42.9%")]
+    same = [told("--growth", growth) for growth in ("0.429", "42.9%")]
     rows = by_policy(same[0])
 
     assert same[0] == same[1]
