@@ -42,6 +42,10 @@ from proxy.workers import Alone, Overseer, Workers
 _SAVE_EVERY = 1.0
 _WRITE_EVERY = 0.2
 _CUT_SECONDS = 2.0
+STORE_AWAY = (
+    "lethe: the ledger's store (redis) does not answer. Exchanges go on, each worker by its own "
+    "memory, and what there is to write waits for the store; lethe_ledger_up tells how it is"
+)
 
 
 @asynccontextmanager
@@ -56,6 +60,8 @@ async def opened(
         doors = _doors(settings, folder, log, tell or say)
         await doors.upstream.open()
         await doors.ledger.open()
+        if doors.ledger.health().state != "up":
+            doors.tell(STORE_AWAY)
         try:
             async with asyncio.TaskGroup() as group:
                 over = asyncio.Event()

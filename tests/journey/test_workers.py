@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.app import opened
+from proxy.app import STORE_AWAY, opened
 from proxy.core.tariff import Unpriced
 from proxy.errors import ProxyError
 from proxy.workers import Workers
@@ -270,3 +270,22 @@ async def test_what_all_workers_have_to_tell_is_told_once(
 
     assert 1 == said.count("no price for model 'm'")
     assert 1 == said.count("no price for model 'another'")
+
+
+async def test_a_store_that_does_not_answer_is_told_at_the_start_without_its_secrets() -> None:
+    said: list[str] = []
+    away = settings_for("http://127.0.0.1:9", redis="redis://:secret@127.0.0.1:9/0")
+    async with opened(away, None, said.append):
+        pass
+
+    assert [STORE_AWAY] == said
+    assert "secret" not in STORE_AWAY
+
+
+async def test_a_store_that_answers_is_not_told_of(redis_url: str) -> None:
+    said: list[str] = []
+    there = settings_for("http://127.0.0.1:9", redis=redis_url)
+    async with opened(there, None, said.append):
+        pass
+
+    assert [] == said
