@@ -9,7 +9,9 @@ from __future__ import annotations
 import hmac
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from proxy import api
 from proxy.core import headers
@@ -22,6 +24,8 @@ def control(doors: Doors) -> FastAPI:
     """`/lethe/…` and the page."""
     app = FastAPI(title="Lethe", docs_url=None, redoc_url=None, openapi_url="/lethe/openapi.json")
     app.add_exception_handler(ProxyError, _as_error)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _not_valid)
     guard = _Guard(doors)
     app.include_router(api.router(doors, guard.scope))
     app.include_router(surface.router(doors, guard.scope))
@@ -65,7 +69,47 @@ def _same(a: str, b: str) -> bool:
 
 
 async def _as_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ProxyError):
-        return Response(status_code=500)
-    told = {"message": str(error), "type": error.type, "param": None, "code": error.code}
-    return JSONResponse({"error": told}, error.status)
+    assert isinstance(error, ProxyError)
+    return _told(error.status, str(error), error.type, error.code)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What the router itself answers: no such path, or no such method there."""
+    assert isinstance(error, HTTPException)
+    match error.status_code:
+        case 404:
+            message, code = f"nothing is here; {_THERE_IS}", "not_found"
+        case 405:
+            allowed = (error.headers or {}).get("Allow", "")
+            message, code = f"got {request.method}; wanted {allowed}", "method_not_allowed"
+        case _:
+            message, code = str(error.detail), "invalid_request_error"
+    answer = _told(error.status_code, message, "invalid_request_error", code)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+_THERE_IS = (
+    "there are /metrics, /healthz, /readyz, the page at /lethe/ui, and what "
+    "/lethe/openapi.json lists"
+)
+
+
+async def _not_valid(request: Request, error: Exception) -> Response:
+    """A query or a path that cannot be read; what was sent is not repeated."""
+    assert isinstance(error, RequestValidationError)
+    rows = error.errors()
+    names = [".".join(map(str, row["loc"][1:])) for row in rows]
+    said = "; ".join(
+        f"{name}: {row['msg'][:1].lower()}{row['msg'][1:]}"
+        for name, row in zip(names, rows, strict=True)
+    )
+    return _told(422, said, "invalid_request_error", "invalid_request", names[0])
+
+
+def _told(
+    status: int, message: str, kind: str, code: str, param: str | None = None
+) -> JSONResponse:
+    """An error in the shape of OpenAI's."""
+    told = {"message": message, "type": kind, "param": param, "code": code}
+    return JSONResponse({"error": told}, status)

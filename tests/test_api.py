@@ -232,7 +232,31 @@ async def test_what_is_not_there_is_not_found(proxy: Running) -> None:
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "before=nan", "before=x"])
 async def test_a_query_that_cannot_be_is_refused(proxy: Running, query: str) -> None:
-    assert 422 == (await get(proxy, f"/lethe/conversations?{query}")).status_code
+    refused = await get(proxy, f"/lethe/conversations?{query}")
+    error = refused.json()["error"]
+
+    assert (422, "invalid_request") == (refused.status_code, error["code"])
+    assert query.partition("=")[0] == error["param"]
+    assert error["message"].startswith(f"{error['param']}: ")
+
+
+@pytest.mark.parametrize("path", ["/lethe", "/lethe/nothing", "/metrics/x", "/favicon.png"])
+async def test_where_nothing_is_it_is_told_what_there_is(proxy: Running, path: str) -> None:
+    missed = await get(proxy, path)
+
+    assert (404, "not_found") == (missed.status_code, missed.json()["error"]["code"])
+    assert "/lethe/ui" in missed.json()["error"]["message"]
+
+
+async def test_a_method_that_is_not_taken_is_told_with_what_is(proxy: Running) -> None:
+    async with httpx.AsyncClient(base_url=proxy.admin) as client:
+        refused = await client.put("/lethe/stats")
+
+    assert (405, "GET") == (refused.status_code, refused.headers["allow"])
+    assert {
+        "message": "got PUT; wanted GET", "type": "invalid_request_error", "param": None,
+        "code": "method_not_allowed",
+    } == refused.json()["error"]  # fmt: skip
 
 
 # What is forgotten
