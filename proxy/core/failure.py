@@ -95,8 +95,10 @@ class _Layers:
 _MCP = re.compile(r"\A(?:meta=\S{1,200} )?(?:content=)?\[?TextContent\(")
 _MCP_TEXT = re.compile(r"text=(['\"])")
 _LEAD = re.compile(
-    r"\A\s{0,40}(?:(?:observation|tool output|execution logs|result):[ \t]{0,40}\r?\n|<system>)",
-    re.I,
+    r"""(?ix) \A \s{0,40} (?: (?:observation|tool\soutput|execution\slogs|result):[ \t]{0,40}\r?\n
+      | <system>
+      | \[[a-z]\w{1,40} (?:\sfor\s[^\n]{0,300})? \] \s result:\s{0,4}
+      | \#{3}\s(?:result|error)[ \t]{0,4}\n )"""
 )
 _MAX_LAYERS = 5
 
@@ -217,6 +219,8 @@ _EXIT = re.compile(
       \s(?:unsuccessfully\s)?with\s(?:an?\s)?(?:non-zero\s)?(?:exit\s|return\s)?
       (?:(?:code|status)\W{0,3}?)?(-?\d{1,10})\b
   | [(\[<]exit\s(?:code|status)\W{1,3}?(-?\d{1,10})[)\]>]\W{0,2}$
+  | ^command\s(?:["'`][^\n]{0,300}?["'`]\s)?(?:executed|failed|finished|completed)\b
+      [^\n]{0,300}?\bexit\scode\W{0,3}?(-?\d{1,10})\W{0,2}$
     """
 )
 
@@ -231,8 +235,15 @@ def _exit_code(text: str) -> int | None:
 
 # --- what a tool says ---------------------------------------------------------------------------
 
-_USER_SAID_NO = r"""(?:the\s)?user\s(?:has\s)?
-    (?:denied|rejected|declined|cancell?ed|refused|doesn't\swant|aborted)"""
+_SOMEBODY_SAID_NO = r"""(?:the\s)?user\s(?:has\s)?
+    (?:denied|rejected|declined|cancell?ed|refused|doesn't\swant|aborted|did\snot\sallow)
+  | (?:execution\s|call\s|command\s)?(?:was\s)?
+    (?:aborted|denied|rejected|declined|cancell?ed)\sby\s(?:the\s)?user\b
+  | [a-z]{1,20}\srequested\spermissions?\sto\b
+  | (?:operation|tool|command)\s['"`][^\n]{0,200}?['"`]\sis\snot\s
+    (?:supported|allowed|permitted|available)\b
+  | exec_command\sfailed\sfor\b | failed\sin\ssandbox\b | unsupported\scall:
+  | apply_patch\sverification\sfailed\b"""
 
 # A tool's own error, whatever the tool.
 _HARD = re.compile(
@@ -241,14 +252,14 @@ _HARD = re.compile(
       | errors? \s (?:executing|calling|running|invoking|while|when|reading|writing
           |editing|occurred|processing|creating|applying|during|in\stool|from\stool)
       | an?\s (?:unexpected\s|internal\s|unknown\s)? error \s (?:has\s)? occurred
-      | (?:tool\s?(?:call|execution|use)?|function\s(?:call|execution)) .{0,80}?
-        \b (?:failed|timed\sout|not\sfound|cancell?ed|rejected)
-      | <(?:tool_use_error|error|exception)>
+      | (?:tool\s?(?:call|execution|use)?|(?:the\s)?(?:tool|function)\s(?:call|execution)) .{0,80}?
+        \b (?:failed|timed\sout|not\sfound|cancell?ed|rejected|returned\s[^\n]{0,20}error)
+      | <(?:tool_use_error|error|error_details|exception)>
       | (?-i:(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)):\s | traceback\s\(most
       | (?-i:E(?!RROR)[A-Z]{3,12}):\s | ran\sinto\s | \d+\svalidation\serrors?\sfor
       | \# \s* \d+ \s SEARCH/REPLACE \s blocks? \s failed
       | I\sdidn't\ssee\sany\sproperly\sformatted | """
-    + _USER_SAID_NO
+    + _SOMEBODY_SAID_NO
     + ")"
 )
 # A line of source code that a shown text may begin with.
@@ -260,10 +271,12 @@ _START = re.compile(
       | unknown\s | unsupported\s | no\ssuch\b | not\sfound | permission\sdenied | access\sdenied
       | operation\snot\spermitted | not\sallowed | not\sa\s(?:file|directory) | fatal: | panic:
       | timed?\s?out\b | aborted | cancell?ed | interrupted | rejected | missing\s | skipped\s
-      | no\sresult\sprovided | request\sinterrupted
+      | no\sresult\sprovided | request\s(?:interrupted|failed) | (?!no\b)[a-z]{1,20}[ ]error[ ]?:
       | (?:input|schema|argument|parameter)s?\s(?:validation|error) | http\s(?:error\s)?[45]\d\d\b
       | [45]\d\d\s(?:client|server|bad|not|forbidden|unauthorized|internal|too) )"""
 )
+# Said of something else, as a search says what it looked for.
+_QUOTED = re.compile(r'"[^"\n]{1,200}"|`[^`\n]{1,200}`')
 _WITHIN = re.compile(
     r"""(?ix) \A [^\n]{0,160}? \b (?: not\sfound | does\s?n[o']t\sexist | no\ssuch\sfile
       | timed\sout
@@ -279,7 +292,7 @@ _FAILED_COMMAND = re.compile(
       | an\serror\soccurred\s(?:while|when|during) | <exception> | cannot\sexecute\b
       | working\sdirectory\s.{0,200}?does\snot\sexist
       | (?:tool|function|command)\s(?:call|execution)?\s?.{0,60}?(?:timed\sout|failed)\b | """
-    + _USER_SAID_NO
+    + _SOMEBODY_SAID_NO
     + ")"
 )
 # What a shell tool says after an output.
@@ -287,6 +300,8 @@ _AFTER = re.compile(
     r"""(?ixm) ^ \W{0,3} (?: an\serror\soccurred\s(?:during|while)
       | (?:the\s)?command\stimed\sout | (?:command|process|execution|tool\scall)\s.{0,60}timed\sout
       | (?:command|operation|request)\s(?:was\s)?(?:aborted|cancell?ed|killed|interrupted)
+      | user\saborted\sthe\scommand
+      | .{0,40}\b(?:terminated|killed)\s.{0,40}\btime\s?(?:out|limit)\b
       | signal:\s(?!\(none\)|0\b)\S )"""
 )
 # Nothing was executed.
@@ -296,13 +311,14 @@ _REFUSED = re.compile(
         (?:denied|not\sallowed|rejected|blocked|not\sfound:|not\spermitted)
       | (?:error:?\s)? (?:input|argument|schema)\s?validation | tool\scall\stimed\sout
       | <tool_use_error> | """
-    + _USER_SAID_NO
+    + _SOMEBODY_SAID_NO
     + ")"
 )
 # An edit that changed nothing, and one that did: the words of editors, beside those of any tool.
 _UNEDITED_START = re.compile(
     r"""(?ix) \A [\W_]{0,6} (?: no\s(?:exact\s)?(?:match|replacement|change|edit|occurrence)
-      | multiple\s(?:matches|occurrences) | did\snot\s | nothing\sto\s
+      | multiple\s(?:matches|occurrences) | (?:the\s\w{1,20}\s)?did\snot\s | nothing\sto\s
+      | your\sproposed\sedit\b | (?:the\s)?file\shas\s(?:been\s)?(?:modified|changed)\ssince\b
       | (?:old_?str(?:ing)?|string\sto\sreplace|search\s(?:text|block|string))\b
         [^\n]{0,80}? \bnot\s )"""
 )
@@ -353,7 +369,8 @@ def _soft(text: str) -> bool:
     """Whether a short result consists of an error."""
     if len(text) >= SHORT:
         return False
-    return any((_START.match(text), _WITHIN.match(text), _AFTER.search(text)))
+    said = text if text[:1] == '"' else _QUOTED.sub('""', text[:EDGE])
+    return any((_START.match(text), _WITHIN.match(said), _AFTER.search(text)))
 
 
 def _editor_words(text: str) -> str:
