@@ -139,6 +139,7 @@ _FAILED = frozenset({"error", "failed", "failure", "timeout", "timed_out", "reje
 _NO_ERROR = frozenset({"", "none", "null", "(none)", "false", "no", "0", "ok"})
 _OUTPUTS = ("output", "stdout", "stderr", "text", "content", "result", "results", "data", "message",
             "response", "structuredContent", "output_head", "output_tail")  # fmt: skip
+_INNER = (*_OUTPUTS, "metadata")
 _WRAPPINGS = frozenset({"content", "text", "structuredContent", "result", "output", "response"})
 _MAX_NODES = 200
 _SMALL = 5
@@ -173,7 +174,7 @@ def _nodes(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield depth, node
             inner = [
                 (depth + (key not in _WRAPPINGS), value)
-                for key in _OUTPUTS
+                for key in _INNER
                 if isinstance(value := _unpacked(node.get(key)), dict | list)
             ]
             waiting += inner[: _MAX_NODES - len(waiting)]
@@ -290,6 +291,8 @@ _FAILED_COMMAND = re.compile(
     r"""(?ix) \A [\W_]{0,6} (?: error:\s (?:command\sfailed | \w{0,60}(?:error|exception)\b)
       | errors?\s(?:executing|running|calling|invoking)\s
       | an\serror\soccurred\s(?:while|when|during) | <exception> | cannot\sexecute\b
+      | the\ssystem\scannot\sfind\sthe\s(?:file|path|drive)\b | access\sis\sdenied
+      | a\ssubdirectory\sor\sfile\s[^\n]{1,200}\salready\sexists
       | working\sdirectory\s.{0,200}?does\snot\sexist
       | (?:tool|function|command)\s(?:call|execution)?\s?.{0,60}?(?:timed\sout|failed)\b | """
     + _SOMEBODY_SAID_NO

@@ -414,7 +414,10 @@ def _bare(words: Sequence[str]) -> tuple[str, ...]:
             wrapper = _RUNNERS.get((rest[0], rest[1]))
             skipped = 2
         if wrapper is not None:
-            rest = list(operands(rest[skipped:], *wrapper))
+            inner = list(operands(rest[skipped:], *wrapper))
+            if skipped > 1 and inner[:1] == ["test"]:
+                break  # A script of that name, not the shell's.
+            rest = inner
         elif _PYTHON.match(rest[0]) and rest[1:2] == ["-m"] and len(rest) > 2:
             rest = rest[2:]
         else:
