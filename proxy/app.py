@@ -205,16 +205,6 @@ async def _tick(doors: Doors, over: asyncio.Event) -> None:
             await asyncio.to_thread(doors.observer.save, doors.observer.own())
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server; signals are this module's business, since two of them run in one
-    process.
-    """
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 def _config(settings: Settings, app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app, http=server.Protocol, loop="none", lifespan="off", access_log=False, log_config=None,
@@ -227,11 +217,11 @@ def _config(settings: Settings, app: Any) -> uvicorn.Config:
 @asynccontextmanager
 async def serving(
     doors: Doors, main: socket.socket, admin: socket.socket
-) -> AsyncIterator[Sequence[uvicorn.Server]]:
+) -> AsyncIterator[Sequence[server.Server]]:
     """Both ports, served until the block ends and what has begun is over."""
     servers = [
-        _Server(_config(doors.settings, routes.main(doors))),
-        _Server(_config(doors.settings, routes.admin(doors))),
+        server.Server(_config(doors.settings, routes.main(doors))),
+        server.Server(_config(doors.settings, routes.admin(doors))),
     ]
     with server.quiet():
         async with asyncio.TaskGroup() as group:
@@ -266,13 +256,12 @@ async def running(
             yield _address(main), _address(admin)
 
 
-def stop(doors: Doors, servers: Sequence[uvicorn.Server]) -> None:
+def stop(doors: Doors, servers: Sequence[server.Server]) -> None:
     """Take no more; said twice, wait for nothing."""
     again = doors.state.draining
     doors.state.draining = True
     for it in servers:
-        it.should_exit = True
-        it.force_exit = again
+        it.end(again)
 
 
 async def serve_sockets(

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 import orjson
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from proxy.corked import Corked
@@ -234,6 +235,33 @@ def _response(error: ProxyError) -> bytes:
         f"x-lethe-error: {error.code}\r\nconnection: close\r\n\r\n"
     )
     return head.encode() + body
+
+
+# The server
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server; it sleeps until it is told to `end`. Signals are the business of whoever
+    starts it, since several of them run in one process.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ends = asyncio.Event()
+
+    def end(self, at_once: bool = False) -> None:
+        """Take no more, and be over when what has begun is; `at_once`: wait for nothing."""
+        self.should_exit, self.force_exit = True, at_once
+        self._ends.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        # uvicorn's looks ten times a second whether it should stop, and what time it is.
+        await self.on_tick(0)
+        await self._ends.wait()
 
 
 # What the server logs

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -24,6 +24,7 @@ from proxy.core.cachemodel import BRANCHES, Segments, Split, held, size, split
 from proxy.core.contract import CacheRule
 from proxy.relay import Receive, Send
 from proxy.replay.scripted_wire import Answer, body_of, events_of, rendered, spoken, usage_of
+from proxy.server import Server
 
 _SSE = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 _JSON = [(b"content-type", b"application/json")]
@@ -131,14 +132,6 @@ async def _reply(
     await send({"type": "http.response.body", "body": b""})
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server; signals stay those of the process that it is in."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @asynccontextmanager
 async def _hosted(app: Any) -> AsyncIterator[str]:
     """The base URL of the app, served on a loopback port until the block ends."""
@@ -147,14 +140,14 @@ async def _hosted(app: Any) -> AsyncIterator[str]:
         app, http="httptools", loop="none", lifespan="off", ws="none", log_config=None,
         access_log=False, server_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=75,
     )  # fmt: skip
-    server = _Server(config)
+    server = Server(config)
     with listener:
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve(sockets=[listener]))
             try:
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
             finally:
-                server.should_exit = True
+                server.end()
 
 
 def _listening() -> socket.socket:

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 import pytest
 import uvicorn
@@ -305,11 +305,15 @@ class Scripted:
 
 
 @asynccontextmanager
-async def served(app: Any) -> AsyncIterator[int]:
-    """Serve an ASGI callable with uvicorn on a port of its own, in this very loop."""
+async def served(
+    app: Any, protocol: type[asyncio.Protocol] | Literal["httptools"] = server_edge.Protocol
+) -> AsyncIterator[int]:
+    """Serve an ASGI callable with uvicorn on a port of its own, in this very loop. At the end it
+    waits for nobody: connections are torn.
+    """
     listener = listening()
     config = uvicorn.Config(
-        app, http=server_edge.Protocol, lifespan="off", log_config=None, access_log=False
+        app, http=protocol, lifespan="off", log_config=None, access_log=False, ws="none"
     )
     config.load()
     server = uvicorn.Server(config)

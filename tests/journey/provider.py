@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
-
-from proxy.app import bound
+from tests.doors.scripted import served
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +56,10 @@ class Provider:
 @asynccontextmanager
 async def providing(script: Script, *, all_of_it: bool = False) -> AsyncIterator[Provider]:
     """`all_of_it`: the script answers also what the proxy asks on its own account."""
-    listener = bound("127.0.0.1", 0)
-    provider = Provider(f"http://127.0.0.1:{listener.getsockname()[1]}", [], [])
-    app = _app(provider, script, all_of_it)
-    config = uvicorn.Config(app, lifespan="off", log_config=None, ws="none")
-    server = _Quiet(config)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.serve(sockets=[listener]))
-        try:
-            yield provider
-        finally:
-            server.should_exit = server.force_exit = True
-    listener.close()
-
-
-class _Quiet(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    provider = Provider("", [], [])
+    async with served(_app(provider, script, all_of_it), "httptools") as port:
+        provider.url = f"http://127.0.0.1:{port}"
+        yield provider
 
 
 def _app(provider: Provider, script: Script, all_of_it: bool) -> Any:

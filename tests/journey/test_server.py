@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import uvicorn
 
-from proxy.app import bound
 from proxy.server import HEADERS_LIMIT, Protocol, quiet
+from tests.doors.scripted import served
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\n"
@@ -26,12 +25,6 @@ class Quick(Protocol):
     headers_seconds = 0.2
     body_seconds = 0.2
     look_every = 0.1
-
-
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -56,16 +49,9 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 @asynccontextmanager
 async def serving(protocol: type[Protocol] = Protocol) -> AsyncIterator[int]:
-    listener = bound("127.0.0.1", 0)
-    server = _Server(
-        uvicorn.Config(echo, http=protocol, lifespan="off", log_config=None, ws="none")
-    )
     with quiet():
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.serve(sockets=[listener]))
-            yield listener.getsockname()[1]
-            server.should_exit = server.force_exit = True
-    listener.close()
+        async with served(echo, protocol) as port:
+            yield port
 
 
 @dataclass(frozen=True)
