@@ -26,6 +26,7 @@ def whole() -> Extract:
     return tariff.read_extract(msgspec.json.encode(pricelist.extract({}, named, NOW.date())))
 
 
+@pytest.mark.untraced
 def test_every_model_of_every_provider_is_found_as_the_list_finds_it(whole: Extract) -> None:
     for provider in providers:
         for model in provider.models:
@@ -35,6 +36,7 @@ def test_every_model_of_every_provider_is_found_as_the_list_finds_it(whole: Extr
                 assert (theirs.id if theirs else None) == (ours.id if ours else None), name
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("id", IDS)
 @pytest.mark.parametrize("hours", [0, 6, 12, 18])
 @pytest.mark.parametrize("size", [1_000, 250_000, 600_000])
