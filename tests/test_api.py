@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from proxy.settings import Settings
+from tests.client import http_client
 from tests.doors import redis_server
 from tests.journey.provider import Provider, providing
 from tests.journey.proxy_server import Running, running, settings_for
@@ -41,7 +42,7 @@ def with_digests(provider: Provider, folder: Path) -> Settings:
 
 
 async def get(proxy: Running, path: str, **headers: str) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with http_client() as client:
         return await client.get(proxy.admin + path, headers=headers)
 
 
@@ -170,7 +171,7 @@ ODD = (
 
 async def test_odd_text_is_told_too(proxy: Running) -> None:
     headers = {"authorization": "Bearer sk", "content-type": "application/json"}
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         reply = await client.post(f"{proxy.url}/v1/chat/completions", content=ODD, headers=headers)
 
     id = reply.headers["x-lethe-conversation"]
@@ -266,7 +267,7 @@ async def test_a_forgotten_conversation_is_gone(proxy: Running) -> None:
     id = await grow(proxy, 2)
     other = await grow(proxy, 1, "Another.")
 
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         forgotten = await client.delete(f"{proxy.admin}/lethe/conversations/{id}")
         again = await client.delete(f"{proxy.admin}/lethe/conversations/{id}")
 
@@ -280,7 +281,7 @@ async def test_a_forgotten_conversation_is_gone(proxy: Running) -> None:
 async def test_a_client_cannot_forget_what_is_not_its_own(guarded: Running) -> None:
     id = await grow(guarded, 1, key="sk-one")
 
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         url = f"{guarded.admin}/lethe/conversations/{id}"
         stranger = await client.delete(url, headers={"authorization": "Bearer sk-two"})
         nobody = await client.delete(url)
@@ -291,7 +292,7 @@ async def test_a_client_cannot_forget_what_is_not_its_own(guarded: Running) -> N
 
 async def test_a_conversation_goes_on_after_it_was_forgotten(proxy: Running) -> None:
     id = await grow(proxy, 2)
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         await client.delete(f"{proxy.admin}/lethe/conversations/{id}")
 
     reply = await post(proxy, history(3))
@@ -352,7 +353,7 @@ async def tell(proxy: Running, said: Any, **headers: str) -> httpx.Response:
     """Post an outcome; a text goes as it is."""
     body = said if isinstance(said, str) else json.dumps(said)
     named = {"content-type": "application/json", **headers}
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with http_client() as client:
         return await client.post(f"{proxy.admin}/lethe/outcomes", content=body, headers=named)
 
 
@@ -410,7 +411,7 @@ async def test_the_outcome_of_a_task_goes_to_its_conversations_that_have_none(
 async def test_a_label_is_the_one_that_the_header_brought(proxy: Running) -> None:
     long, odd = "x" * 150, "t\u00e2che \u20ac"
     headers = {"authorization": "Bearer sk", "content-type": "application/json"}
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         for label in (long, odd):
             body = json.dumps({"model": "m", "messages": history(0, label)})
             named = {k.encode(): v.encode() for k, v in {**headers, "x-lethe-task": label}.items()}

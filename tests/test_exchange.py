@@ -8,11 +8,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 
 from proxy.core.ratio import Ratio
+from tests.client import http_client
 from tests.doors.scripted import Scripted, Wire
 from tests.journey.provider import completion, providing
 from tests.journey.proxy_server import Running, running, settings_for
@@ -34,7 +34,7 @@ async def test_a_status_that_is_none_is_told_as_an_upstream_that_cannot_be_reach
         await wire.gone.wait()
 
     async with Scripted(script) as upstream, running(settings_for(upstream.base, file)) as proxy:
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with http_client() as client:
             reply = await client.post(f"{proxy.url}{path}", content=json.dumps(BODY))
         await upstream.until(lambda it: it.disconnects == 1)
         state = proxy.doors.observer.numbers()["lethe_requests_total"]
@@ -52,7 +52,7 @@ async def test_any_other_status_reaches_the_client(status: int) -> None:
         await wire.reply(b"{}", ("content-type", "application/json"), status=status)
 
     async with Scripted(script) as upstream, running(settings_for(upstream.base)) as proxy:
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with http_client() as client:
             reply = await client.post(f"{proxy.url}/v1/chat/completions", content=json.dumps(BODY))
 
     assert (status, b"{}") == (reply.status_code, reply.content)
@@ -68,7 +68,7 @@ async def test_names_of_megabytes_leave_nothing_of_their_size_behind(tmp_path: P
     )
 
     async with providing(answers) as upstream, running(settings_for(upstream.url, file)) as proxy:
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with http_client() as client:
             for name in ("n" * 1_000_000 + tail for tail in "ab"):
                 body = json.dumps(named_everywhere(name))
                 reply = await client.post(f"{proxy.url}/v1/chat/completions", content=body)
@@ -98,7 +98,7 @@ async def test_what_a_reply_taught_holds_for_the_next_request_of_that_model(name
     body = json.dumps({**BODY, "model": name})
     said = completion("done " * 10)
     async with providing(lambda came: said) as upstream, running(settings_for(upstream.url)) as it:
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with http_client() as client:
             await client.post(f"{it.url}/v1/chat/completions", content=body)
         known = it.doors.memo.read(body.encode(), b"s" * 16).model
 

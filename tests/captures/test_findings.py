@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.client import http_client
 from tests.journey.provider import completion, providing
 from tests.journey.proxy_server import running, settings_for
 from tests.shared import need_shared
@@ -26,7 +26,7 @@ async def findings(agent: str) -> list[tuple[int, str, str]]:
     async with (
         providing(lambda came: completion()) as provider,
         running(settings_for(provider.url)) as proxy,
-        httpx.AsyncClient(timeout=30) as client,
+        http_client(30) as client,
     ):
         for row in rows:
             if not row["path"].endswith("/chat/completions"):

@@ -25,6 +25,7 @@ from proxy.keeping import Keeper
 from proxy.ledger.contract import Kept
 from proxy.relay import Watch, relay_watched
 from proxy.tap import Tap
+from tests.client import http_client
 from tests.contracts.agents import CLIENTS, Message, assembled, tool_results
 from tests.contracts.families import FAMILIES
 from tests.contracts.replies import Step
@@ -161,7 +162,7 @@ class Talk:
         body = {"model": "m", "messages": self.history, "stream": self.stream}
         named = {"authorization": "Bearer k", "x-lethe-policy": "keep"}
         given = {**named, "accept-encoding": "identity", **headers}
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with http_client() as client:
             url = f"{self.house.proxy.url}/v1/chat/completions"
             reply = await client.post(url, json=body, headers=given)
         assert 200 == reply.status_code, reply.text

@@ -9,8 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import httpx
-
+from tests.client import http_client
 from tests.journey.provider import Answer, Came, providing
 from tests.journey.proxy_server import running, settings_for
 from tests.shared import need_shared
@@ -61,7 +60,7 @@ async def relayed(pieces: dict[str, tuple[bytes, ...]]) -> dict[str, bool]:
     async with (
         providing(answers) as provider,
         running(settings_for(provider.url)) as proxy,
-        httpx.AsyncClient(timeout=20) as client,
+        http_client() as client,
     ):
         for name, row in rows.items():
             reply = await client.post(

@@ -19,6 +19,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.client import http_client
 from tests.deploy.boards import ALERTS, DASHBOARDS, DEPLOY, filled, panels, rules
 from tests.doors import redis_server as servers
 from tests.journey.provider import Answer, Came, chunk, completion, providing, stream
@@ -83,7 +84,7 @@ async def prometheus(folder: Path, target: str) -> AsyncIterator[Prometheus]:
     with (folder / "log").open("wb") as log:
         process = await asyncio.to_thread(_started, command, log)
     try:
-        async with httpx.AsyncClient(timeout=10, trust_env=False) as client:
+        async with http_client(10) as client:
             yield Prometheus(client, f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
@@ -228,7 +229,7 @@ async def scene(folder: Path, store: servers.Server) -> AsyncIterator[tuple[Prom
 async def test_every_panel_shows_something_and_every_rule_is_evaluated(
     tmp_path: Path, store: servers.Server
 ) -> None:
-    async with scene(tmp_path, store) as (found, proxy), httpx.AsyncClient(timeout=20) as http:
+    async with scene(tmp_path, store) as (found, proxy), http_client() as http:
         client = Client(http, proxy.url)
         await comes(found, "lethe_workers")
         await busy(client, "first")

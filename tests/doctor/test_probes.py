@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import httpx
 import pytest
 
 from proxy.core.contract import (
@@ -22,6 +21,7 @@ from proxy.doctor.door import Door
 from proxy.doctor.findings import Findings, conclude
 from proxy.doctor.probes import MOST, examine
 from proxy.doctor.visit import NotExamined
+from tests.client import http_client
 from tests.doctor.provider import Json, Rules, Scripted, bears, lacks
 from tests.journey.provider import Answer, Script, providing
 
@@ -37,7 +37,7 @@ async def _no_nap(seconds: float) -> None:
 
 
 async def asked_of(script: Script, key: str = "", seconds: float = 20.0) -> Findings:
-    async with providing(script) as upstream, httpx.AsyncClient(trust_env=False) as client:
+    async with providing(script) as upstream, http_client() as client:
         door = Door(client, upstream.url, key, _no_nap, seconds)
         try:
             record = await examine(door, "m", "5a17", lambda name: None)
@@ -278,7 +278,7 @@ async def test_a_key_that_a_list_of_models_does_not_ask_for_is_refused_later() -
 
 
 async def test_nobody_there_is_told_with_what_to_do() -> None:
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with http_client() as client:
         door = Door(client, "http://127.0.0.1:9", "", _no_nap)
         with pytest.raises(NotExamined, match="is --upstream right"):
             await examine(door, "m", "5a17", lambda name: None)
@@ -341,7 +341,7 @@ async def test_a_cache_that_takes_time_is_given_time() -> None:
         naps.append(seconds)
         provider.held.extend(filled)
 
-    async with providing(script) as upstream, httpx.AsyncClient(trust_env=False) as client:
+    async with providing(script) as upstream, http_client() as client:
         door = Door(client, upstream.url, "", nap)
         record = await examine(door, "m", "5a17", lambda name: None)
 

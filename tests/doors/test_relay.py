@@ -34,6 +34,7 @@ from proxy.relay import (
 )
 from proxy.upstream import Upstream
 from proxy.ways import Target
+from tests.client import http_client
 from tests.doors.scripted import Dialled, Script, Scripted, Wire, dialled, on_every_loop, served
 
 LIMIT = 1 << 20
@@ -467,7 +468,7 @@ async def test_an_ordinary_client_is_told_that_the_body_is_not_whole(
         await (wire.send(b"{") if length else wire.chunk(b"{"))
         wire.close()
 
-    async with running(script) as (_, app, client), httpx.AsyncClient(trust_env=False) as http:
+    async with running(script) as (_, app, client), http_client() as http:
         port = client.writer.get_extra_info("peername")[1]
         with pytest.raises(httpx.RemoteProtocolError, match="incomplete|without sending"):
             await http.post(f"http://127.0.0.1:{port}/chat/completions", content=b"{}")

@@ -17,6 +17,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests.client import http_client
 from tests.journey.proxy_server import running, settings_for
 from tests.shared import need_shared
 
@@ -84,7 +85,7 @@ def _script(path: Any) -> ModuleType:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=60) as opened:
+    async with http_client(60) as opened:
         yield opened
 
 

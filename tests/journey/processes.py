@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from tests.client import http_client
 from tests.doors.redis_server import free_port
 
 
@@ -57,7 +58,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def until_counted(admin: str, holds: Callable[[str], bool]) -> str:
     """The metrics, as soon as this holds of them."""
-    async with httpx.AsyncClient() as client, asyncio.timeout(30):
+    async with http_client() as client, asyncio.timeout(30):
         while True:
             try:
                 text = (await client.get(f"{admin}/metrics")).text

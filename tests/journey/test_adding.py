@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.client import http_client
 from tests.doors import redis_server as servers
 from tests.journey.provider import Answer, Came, Provider, completion, providing
 from tests.journey.proxy_server import Running, running, settings_for
@@ -84,7 +85,7 @@ def raw(body: Body) -> bytes:
 
 async def ask(proxy: Running, sent: Body, policy: str = "keep", **more: str) -> httpx.Response:
     headers = {**KEY, "x-lethe-policy": policy, **more}
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with http_client() as client:
         url = f"{proxy.url}/v1/chat/completions"
         return await client.post(url, content=raw(sent), headers=headers)
 
@@ -106,7 +107,7 @@ def grows(told: Sequence[str]) -> bool:
 async def counted(proxies: Sequence[Running]) -> Mapping[str, float]:
     """`lethe_additions_total` by what was added, of all of them."""
     found: dict[str, float] = {}
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         for proxy in proxies:
             text = (await client.get(f"{proxy.admin}/metrics")).text
             rows = re.findall(r'^lethe_additions_total\{what="(\w+)"\} (\S+)$', text, re.MULTILINE)

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from proxy.settings import Settings
+from tests.client import http_client
 from tests.journey.provider import Answer, Came, Provider, chunk, completion, providing, stream
 from tests.journey.proxy_server import running, settings_for
 
@@ -42,7 +43,7 @@ def settings(tmp_path: Path, provider: Provider, keys: str, top: str = "") -> Se
 
 async def ask(proxy_url: str, body: Mapping[str, Any], **headers: str) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with http_client() as client:
         url = f"{proxy_url}/v1/chat/completions"
         return await client.post(url, json={"model": "m", **body}, headers={**KEY, **named})
 

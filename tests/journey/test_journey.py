@@ -16,6 +16,7 @@ import httpx
 import openai
 import pytest
 
+from tests.client import http_client
 from tests.doors import redis_server as servers
 from tests.journey.provider import (
     DONE,
@@ -84,7 +85,7 @@ async def proxy(provider: Provider) -> AsyncIterator[Running]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=20) as opened:
+    async with http_client() as opened:
         yield opened
 
 

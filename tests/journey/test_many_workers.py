@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.client import http_client
 from tests.doors import redis_server as servers
 from tests.journey.processes import Workers, total, two_workers, until, until_counted
 from tests.journey.provider import Answer, Came, completion, providing
@@ -77,7 +77,7 @@ async def converse(workers: Workers, name: str, policy: str, pause: asyncio.Even
             "x-lethe-policy": policy,
             "connection": "close",
         }
-        async with httpx.AsyncClient(timeout=60) as client:
+        async with http_client(60) as client:
             reply = await client.post(
                 f"{workers.url}/v1/chat/completions",
                 json={"model": "m", "messages": history},
@@ -125,7 +125,7 @@ async def test_two_keys_with_other_policies_on_one_conversation_send_one_truth(
 ) -> None:
     """The same conversation under turns of two policies: whoever came first decided each step."""
     async with working(redis_server) as (truth, workers):
-        async with httpx.AsyncClient(timeout=30) as client:
+        async with http_client(30) as client:
             for count in range(STEPS + 1):
                 for policy in ("drop", "keep") if count % 2 else ("keep", "drop"):
                     reply = await client.post(

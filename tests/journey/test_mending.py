@@ -29,6 +29,7 @@ from proxy.forwarding import LARGEST_ERROR, SEARCHED, Refused
 from proxy.ledger.contract import Ask, Ledger, Settled
 from proxy.ledger.scripts import Keys
 from proxy.upstream import Reply
+from tests.client import http_client
 from tests.contracts import refusals
 from tests.doors import redis_server as servers
 from tests.doors.scripted import dialled
@@ -277,7 +278,7 @@ async def ask(
     proxy: Running, rows: Rows, policy: str = "keep", model: str = MODEL, **more: Any
 ) -> httpx.Response:
     headers = {"authorization": "Bearer sk-one", "x-lethe-policy": policy}
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with http_client() as client:
         url = f"{proxy.url}/v1/chat/completions"
         body = {"model": model, "messages": rows, **more}
         return await client.post(url, json=body, headers=headers)
@@ -477,7 +478,7 @@ async def test_another_failure_is_no_sign_that_it_helped(tmp_path: Path, status:
 
 async def raw(proxy: Running, rows: Rows, **more: Any) -> tuple[httpx.Response, bytes]:
     """The reply and its bytes as they came."""
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with http_client() as client:
         url, body = f"{proxy.url}/v1/chat/completions", {"model": MODEL, "messages": rows, **more}
         async with client.stream("POST", url, json=body) as reply:
             return reply, b"".join([piece async for piece in reply.aiter_raw()])
@@ -573,7 +574,7 @@ async def test_where_nothing_may_be_changed_nothing_is_mended(tmp_path: Path) ->
 async def test_a_refusal_of_what_could_not_be_read_passes(tmp_path: Path) -> None:
     body = openai(refusals.V4_MISSING)
     async with before(lambda came: Answer(400, chunks=(body,)), tmp_path) as scene:
-        async with httpx.AsyncClient() as client:
+        async with http_client() as client:
             url = f"{scene.proxy.url}/v1/chat/completions"
             reply = await client.post(url, content=b"[1, 2")
 

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from proxy.core import cachemodel
 from proxy.core.cachemodel import Segment, Segments
 from proxy.core.contract import CacheRule, Reuse
 from proxy.settings import Settings
+from tests.client import http_client
 from tests.journey.provider import Answer, Came, completion, providing
 from tests.journey.proxy_server import Running, running, settings_for
 
@@ -73,7 +73,7 @@ class Engine:
 async def agent(proxy: Running, policy: str) -> None:
     """Echoes every reply as it came, and answers its tool."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": f"Go, {policy}.".ljust(300)}]
-    async with httpx.AsyncClient(timeout=30) as client:
+    async with http_client(30) as client:
         for step in range(STEPS):
             reply = await client.post(
                 f"{proxy.url}/v1/chat/completions",

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from proxy.core.contract import CacheRule, Reuse
+from tests.client import http_client
 from tests.doors import redis_server as servers
 from tests.journey.provider import providing
 from tests.journey.proxy_server import Running, running
@@ -28,7 +28,7 @@ async def agent(proxies: list[Running], policy: str) -> list[bytes]:
     was sent comes back.
     """
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Go, agent.".ljust(300)}]
-    async with httpx.AsyncClient(timeout=30) as client:
+    async with http_client(30) as client:
         for step in range(STEPS):
             proxy = proxies[step % len(proxies)]
             reply = await client.post(
@@ -159,7 +159,7 @@ async def test_without_a_price_there_are_tokens_alone(tmp_path: Path) -> None:
 async def test_metrics_lay_every_shadow_beside_what_was_sent(tmp_path: Path) -> None:
     async with proxied(CacheRule(Reuse.PROMPT), tmp_path) as proxies:
         await agent(proxies, "observe")
-        async with httpx.AsyncClient() as client:
+        async with http_client() as client:
             text = (await client.get(f"{proxies[0].admin}/metrics")).text
 
     seen = told(tmp_path, "observe")
@@ -176,7 +176,7 @@ async def test_a_shadow_that_fails_is_counted_and_nobody_waits_for_it(tmp_path: 
         rules: Any = proxies[0].doors.rules
         rules[""] = None  # none can judge by these
         await agent(proxies, "observe")
-        async with httpx.AsyncClient() as client:
+        async with http_client() as client:
             text = (await client.get(f"{proxies[0].admin}/metrics")).text
 
     seen = told(tmp_path, "observe")

@@ -22,6 +22,7 @@ from proxy.app import STORE_AWAY, opened
 from proxy.core.tariff import Unpriced
 from proxy.errors import ProxyError
 from proxy.workers import Workers
+from tests.client import http_client
 from tests.doors import redis_server as servers
 from tests.journey.falling import falls
 from tests.journey.provider import chunk, providing, stream
@@ -121,7 +122,7 @@ async def two_workers(redis: str, upstream: str, folder: Path, *more: str) -> As
 async def open_stream(proxy: Proxy) -> AsyncIterator[AsyncIterator[str]]:
     """A streamed completion whose first line has come."""
     url = f"http://127.0.0.1:{proxy.port}/v1/chat/completions"
-    async with httpx.AsyncClient(timeout=20) as client, client.stream("POST", url, json=BODY) as it:
+    async with http_client() as client, client.stream("POST", url, json=BODY) as it:
         lines = it.aiter_lines()
         assert (await anext(lines)).startswith("data: ")
         yield lines

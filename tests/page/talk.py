@@ -12,6 +12,7 @@ import orjson
 from proxy.core import fingerprint
 from proxy.core.sent import Element, Part, Sent
 from proxy.ledger.contract import Record
+from tests.client import http_client
 from tests.journey.provider import Answer, Came, completion
 from tests.journey.proxy_server import Running
 
@@ -62,7 +63,7 @@ async def post(
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     body = json.dumps({"model": model, "messages": messages}).encode()
     sent = {"authorization": f"Bearer {key}", "content-type": "application/json", **named}
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with http_client() as client:
         reply = await client.post(f"{proxy.url}/v1/chat/completions", content=body, headers=sent)
     assert 200 == reply.status_code, reply.text
     return reply

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
 
+from tests.client import http_client
 from tests.journey.provider import Provider, providing
 from tests.journey.proxy_server import Running, running, settings_for
 from tests.page.browser import browsing, first_paint, opened, until
@@ -406,7 +406,7 @@ async def test_a_script_that_got_into_the_page_would_not_run(browser: Any, proxy
 async def test_nothing_is_inline_and_nothing_comes_from_elsewhere(proxy: Running) -> None:
     id = await grow(proxy, 2)
 
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         for url in (at(proxy), at(proxy, id), at(proxy, "00" * 16), at(proxy, id) + "/messages/0"):
             reply = await client.get(url)
             policy = reply.headers["content-security-policy"]
@@ -454,7 +454,7 @@ async def test_a_key_that_virtual_keys_do_not_know_does_not_get_in(
     )
     environ = {"LETHE_ADMIN_TOKEN": TOKEN, "UP": "sk-up", "KEY": "sk-mine"}
     async with running(settings_for(provider.url, file, environ=environ)) as proxy:
-        async with httpx.AsyncClient() as client:
+        async with http_client() as client:
             url = f"{proxy.admin}/lethe/ui/sign-in"
             refused = await client.post(url, data={"secret": "sk-other"})
             empty = await client.post(url, data={"other": "x"})

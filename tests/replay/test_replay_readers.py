@@ -6,13 +6,13 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 
 from proxy.replay.readers import exchanges, session_of
 from proxy.replay.replaying import replay
 from proxy.replay.sessions import Session, Unusable
 from proxy.replay.sources import found_in, sources
+from tests.client import http_client
 from tests.journey.provider import providing
 from tests.journey.proxy_server import Running, running, settings_for
 from tests.page.talk import answers, grow
@@ -106,7 +106,7 @@ async def proxy() -> AsyncIterator[Running]:
 
 
 async def shown(proxy: Running, id: str) -> Any:
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with http_client() as client:
         reply = await client.get(f"{proxy.admin}/lethe/conversations/{id}?text=true")
     return reply.json()
 

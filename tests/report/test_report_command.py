@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 import typer
@@ -18,6 +17,7 @@ from proxy.core import fingerprint
 from proxy.core.sent import Element, Part, Sent
 from proxy.ledger.contract import Record
 from proxy.settings import Settings
+from tests.client import http_client
 from tests.journey.provider import Provider
 from tests.journey.proxy_server import Running, running, settings_for
 from tests.page.talk import account, grow
@@ -91,7 +91,7 @@ async def test_real_conversations_are_added_up_with_their_bills_and_outcomes(
             await grow(proxy, 2, f"{policy}.", x_lethe_policy=policy, x_lethe_task="mend")
             for policy in ("keep", "drop")
         ]
-        async with httpx.AsyncClient() as client:
+        async with http_client() as client:
             for id, success in zip(ids, (True, False), strict=True):
                 body = {"conversation": id, "success": success}
                 await client.post(f"{proxy.admin}/lethe/outcomes", json=body)
