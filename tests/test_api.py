@@ -250,8 +250,8 @@ async def test_where_nothing_is_it_is_told_what_there_is(proxy: Running, path: s
 
 
 async def test_a_method_that_is_not_taken_is_told_with_what_is(proxy: Running) -> None:
-    async with httpx.AsyncClient(base_url=proxy.admin) as client:
-        refused = await client.put("/lethe/stats")
+    async with http_client() as client:
+        refused = await client.put(f"{proxy.admin}/lethe/stats")
 
     assert (405, "GET") == (refused.status_code, refused.headers["allow"])
     assert {

@@ -404,9 +404,11 @@ def test_a_family_that_is_full_calls_free_labels_other_and_keeps_the_closed_ones
     assert 1 == series[("self", "proxy", "other", "other")]
 
 
-KEYS, MODELS, CONVERSATIONS = 10_000, 3_000, 100_000
+KEYS, MODELS = 10_000, 3_000
 # Everything that a label can be: every status, also those that nobody has ever sent.
 ENDS = list(itertools.product(Route, range(1000), [*(e.value for e in Ending), FAILED]))
+CONVERSATIONS = 2 * len(ENDS)
+"""Each end once, between those that went well; more of them bring no series more."""
 POLICIES = [about.form.partition(":")[0] for about in ABOUT]
 VERDICTS = ("keep", "drop", "replace")
 REASONS = [reason.value for reason in Unpriced]

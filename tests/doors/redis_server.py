@@ -147,4 +147,4 @@ def running(
         try:
             yield server
         finally:
-            server.stop()
+            server.kill()

@@ -49,8 +49,12 @@ async def browsing() -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def opened(browser: Any, url: str, **context: Any) -> AsyncIterator[tuple[Any, Seen]]:
-    """A page at an address, in a profile of its own, and what it does."""
+async def opened(
+    browser: Any, url: str, *, waits: bool = False, **context: Any
+) -> AsyncIterator[tuple[Any, Seen]]:
+    """A page at an address, in a profile of its own, and what it does. `waits`: its clock is one
+    that `a_while` puts forward.
+    """
     profile = await browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
     page = await profile.new_page()
     page.set_default_timeout(15_000)
@@ -59,11 +63,18 @@ async def opened(browser: Any, url: str, **context: Any) -> AsyncIterator[tuple[
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     page.on("console", lambda message: seen.said(message))
     page.on("dialog", lambda dialog: seen.dialogs.append(dialog.message))
+    if waits:
+        await page.clock.install()
     await page.goto(url)
     try:
         yield page, seen
     finally:
         await profile.close()
+
+
+async def a_while(page: Any) -> None:
+    """The page's own pause between two looks is over."""
+    await page.clock.fast_forward(3_000)
 
 
 async def first_paint(page: Any) -> float:

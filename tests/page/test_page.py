@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.client import http_client
 from tests.journey.provider import Provider, providing
 from tests.journey.proxy_server import Running, running, settings_for
-from tests.page.browser import browsing, first_paint, opened, until
+from tests.page.browser import a_while, browsing, first_paint, opened, until
 from tests.page.talk import (
     SYSTEM,
     Messages,
@@ -66,11 +66,13 @@ async def texts(page: Any, selector: str) -> list[str]:
 async def test_conversations_appear_as_they_live(browser: Any, proxy: Running) -> None:
     first = await grow(proxy, 2, "One.")
 
-    async with opened(browser, at(proxy)) as (page, seen):
+    async with opened(browser, at(proxy), waits=True) as (page, seen):
         assert [first[:10]] == await texts(page, "#rows th a")
         begun = (await post(proxy, history(0, "Two."))).headers["x-lethe-conversation"]
+        await a_while(page)
         await page.locator(f'#rows tr[data-id="{begun}"]').wait_for()
         second = await talk(proxy, [history(1, "Two.")])
+        await a_while(page)
         await page.locator(f'#rows tr[data-id="{second}"]').wait_for()
 
         assert [second[:10], first[:10]] == await texts(page, "#rows th a")
@@ -84,10 +86,11 @@ async def test_conversations_appear_as_they_live(browser: Any, proxy: Running) -
 async def test_an_empty_page_says_what_to_do_and_fills_by_itself(
     browser: Any, proxy: Running
 ) -> None:
-    async with opened(browser, at(proxy)) as (page, seen):
+    async with opened(browser, at(proxy), waits=True) as (page, seen):
         assert "No conversations yet" in await page.locator("main").inner_text()
         assert "OPENAI_BASE_URL=" in await page.locator("main").inner_text()
         id = await grow(proxy, 1)
+        await a_while(page)
         await page.locator(f'#rows tr[data-id="{id}"]').wait_for()
         assert [] == seen.errors
 
@@ -236,8 +239,9 @@ async def test_what_is_unknown_is_a_dash_and_no_zero(browser: Any) -> None:
 async def test_a_new_turn_comes_in_by_itself(browser: Any, proxy: Running) -> None:
     id = await grow(proxy, 2)
 
-    async with opened(browser, at(proxy, id)) as (page, seen):
+    async with opened(browser, at(proxy, id), waits=True) as (page, seen):
         await post(proxy, history(3))
+        await a_while(page)
         await page.locator("#t4").wait_for()
         assert 4 == await page.locator(".plot .bar").count()
         await page.locator("#m7").wait_for()
@@ -250,8 +254,9 @@ async def test_the_first_turn_is_followed_to_the_conversation_that_it_becomes(
 ) -> None:
     begun = (await post(proxy, history(0))).headers["x-lethe-conversation"]
 
-    async with opened(browser, at(proxy, begun)) as (page, _):
+    async with opened(browser, at(proxy, begun), waits=True) as (page, _):
         id = await talk(proxy, [history(1)])
+        await a_while(page)
         await page.wait_for_url(f"**/lethe/ui/{id}")
         assert 2 == await page.locator("#turns .turn").count()
 
@@ -374,8 +379,9 @@ async def test_text_is_text_wherever_it_stands(browser: Any, proxy: Running, hos
         proxy, [rows, edited], model=hostile, x_lethe_task="<img src=x onerror=alert(1)>"
     )
 
-    for url in (at(proxy), at(proxy, id), at(proxy, id) + "/messages/0"):
-        async with opened(browser, url) as (page, seen):
+    async with opened(browser, at(proxy)) as (page, seen):
+        for url in (at(proxy), at(proxy, id), at(proxy, id) + "/messages/0"):
+            await page.goto(url)
             await page.wait_for_timeout(150)
             assert await page.evaluate("window.pwned === undefined")
             assert 0 == await page.locator("main :is(script, img, iframe, style)").count()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ def made(runs: list[Run], by: By = By.POLICY, since: float | None = None) -> Rep
     return report(runs, by, AT, since)
 
 
+@cache
+def sampled(by: By = By.POLICY) -> Report:
+    return made(sample(), by)
+
+
 def on_terminal(it: Report, width: int = 160) -> str:
     console = Console(width=width, file=StringIO())
     console.print(terminal.view(it, width))
@@ -55,7 +61,7 @@ def every(it: Report) -> dict[str, str]:
 
 @pytest.mark.parametrize("by", list(By))
 def test_the_verdict_the_rule_and_what_is_mechanical_are_told_everywhere(by: By):
-    for name, shown in every(made(sample(), by)).items():
+    for name, shown in every(sampled(by)).items():
         told = " ".join(shown.replace("\\", "").split())
         for word in (
             "cheaper per step, and succeeds less often",
@@ -104,14 +110,14 @@ def test_many_rows_are_cut_and_that_is_said():
 
 @pytest.mark.parametrize("width", [80, 100, 120, 140, 180])
 def test_lines_fit_the_terminal(width: int):
-    shown = on_terminal(made(sample()), width)
+    shown = on_terminal(sampled(), width)
 
     assert all(len(line) <= width for line in shown.splitlines())
     assert "-20 % (-23 to -17)" in " ".join(shown.split())
 
 
 def test_a_model_is_told_only_where_there_are_several():
-    assert "model" not in on_terminal(made(sample())).split("• ")[0].split("labelled")[1]
+    assert "model" not in on_terminal(sampled()).split("• ")[0].split("labelled")[1]
     several = made([*sample(), run("x", model="another")])
     assert "another" in on_terminal(several)
 
@@ -120,7 +126,7 @@ def test_a_model_is_told_only_where_there_are_several():
 
 
 def test_a_table_has_as_many_cells_in_each_row():
-    text = markdown.text(made(sample()))
+    text = markdown.text(sampled())
     rows = [line for line in text.splitlines() if line.startswith("|")]
 
     assert 5 == len(rows)
@@ -132,7 +138,7 @@ def test_a_table_has_as_many_cells_in_each_row():
 
 
 def test_all_numbers_are_there_for_scripts():
-    found: Any = as_json.as_json(made(sample()))
+    found: Any = as_json.as_json(sampled())
 
     rows = {row["policy"]: row for row in found["rows"]}
     assert (20, 1.0, 200, 100.0) == pytest.approx(
@@ -164,7 +170,7 @@ def test_the_same_conversations_give_the_same_report():
 
 
 def test_every_plot_stays_within_its_width():
-    figures = plots.drawn(made(sample()))
+    figures = plots.drawn(sampled())
 
     assert ["Change against keep", "What a step cost, and would have cost under keep"] == [
         it.title for it in figures[:2]
@@ -178,7 +184,7 @@ def test_every_plot_stays_within_its_width():
 
 
 def test_a_whisker_holds_its_dot_and_its_box():
-    for figure in plots.drawn(made(sample())):
+    for figure in plots.drawn(sampled()):
         for row in figure.rows:
             if row.whisker and row.dot is not None:
                 low, high = row.box or row.whisker
@@ -194,7 +200,7 @@ def test_without_prices_and_outcomes_their_plots_are_not_there():
 
 
 def test_the_page_needs_nothing_else():
-    page = html.page(made(sample()))
+    page = html.page(sampled())
 
     for word in ("http://", "https://", "<script", "@import", "url(", " on", "src="):
         assert word not in re.sub(r"<(style|p|li|figcaption)[^>]*>.*?</\1>", "", page, flags=re.S)
@@ -203,7 +209,7 @@ def test_the_page_needs_nothing_else():
 
 
 def test_every_drawing_is_well_formed():
-    page = html.page(made(sample()))
+    page = html.page(sampled())
     drawings = re.findall(r"<svg.*?</svg>", page, flags=re.S)
 
     assert len(drawings) > 20
@@ -214,7 +220,7 @@ def test_every_drawing_is_well_formed():
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_browser_shows_it_without_a_request_or_a_complaint(scheme: str, tmp_path: Path):
     file = tmp_path / "report.html"
-    file.write_text(html.page(made(sample(), By.TASK)), "utf-8")
+    file.write_text(html.page(sampled(By.TASK)), "utf-8")
     size = {"width": 400, "height": 800}
     async with browsing() as browser:
         url = file.as_uri()
