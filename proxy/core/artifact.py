@@ -83,6 +83,7 @@ def _judged(call: Call, result: Result, rules: Rules, room: shell.Room) -> tuple
 
 _NOTHING_DONE = re.compile(
     r"(?i)\bno changes (?:were |was )?(?:made|needed|applied|necessary|to)\b"
+    r"|\bdid not make any changes\b"
 )
 
 
@@ -160,11 +161,17 @@ class _Told:
 
     @cached_property
     def unchanged(self) -> bool:
-        return _UNCHANGED.search(self._output) is not None and not self.changed
+        if _UNCHANGED.search(self._output) is None or self.changed:
+            return False
+        return _REWRITTEN.search(self._output) is None
 
     @cached_property
-    def nothing_new(self) -> bool:
-        return _NOTHING_NEW.search(self._output) is not None
+    def tagged(self) -> bool:
+        return _TAG.search(self._output) is not None
+
+    def nothing_new(self, verb: str) -> bool:
+        pattern = _NOTHING_NEW.get(verb)
+        return pattern is not None and pattern.search(self._output) is not None
 
     @cached_property
     def own_trace(self) -> bool:
@@ -190,16 +197,33 @@ def _left(ran: Sequence[_Ran], found: Outcome, told: _Told) -> str:
         ]
     if done:
         return f"shell:{ran[done[0]].rule}"
-    return "shell:output" if not found.rule and any(_claims(one, told) for one in ran) else ""
+    credible = not found.rule or told.changed
+    return "shell:output" if credible and any(_claims(one, told) for one in ran) else ""
 
 
 _UNCHANGED = re.compile(
-    r"(?i)no fixes applied|\bno fixable\b|\bleft unchanged|already formatted"
-    r"|\b0 files? (?:reformatted|changed)"
+    r"(?im)no fixes applied|\bno fixable\b|\bleft unchanged|already formatted|\(unchanged\)$"
+    r"|\b0 files? (?:reformatted|changed)|^all checks passed!|^found \d+ errors?\.$"
+    r"|^no changes detected"
 )
-_NOTHING_NEW = re.compile(
-    r"(?i)nothing to commit|nothing added to commit|no changes added|already up[ -]to[ -]date"
-    r"|no local changes to save|everything up-to-date"
+# A file that prettier names without a remark is one that it wrote.
+_REWRITTEN = re.compile(r"^\S{1,200} \d+ms$", re.M)
+_NO_COMMIT = re.compile(r"(?i)nothing to commit|nothing added to commit|no changes added")
+_UP_TO_DATE = re.compile(r"(?i)already up[ -]to[ -]date|\bis up to date\.$")
+_NOTHING_NEW: Mapping[str, re.Pattern[str]] = {
+    **dict.fromkeys(("add", "commit", "am"), _NO_COMMIT),
+    **dict.fromkeys(("pull", "merge", "rebase"), _UP_TO_DATE),
+    "stash": re.compile(r"(?i)no local changes to save"),
+    "checkout": re.compile(
+        r"(?ims)\A(?!.*(?:\bto a new branch|^updated \d)).*?"
+        r"^(?:switched to branch|note: switching to|already on) "
+    ),
+}
+# What a database's own client says of a statement that was carried out.
+_TAG = re.compile(
+    r"^(?:INSERT \d+ [1-9]|(?:UPDATE|DELETE|COPY) [1-9]|(?:CREATE|ALTER|DROP) [A-Z]{4,20}$"
+    r"|Query OK, [1-9])",
+    re.M,
 )
 _CHANGED = re.compile(
     r"(?im)\b(?:fixed|formatted|reformatted) [1-9]\d* files?\b|\b[1-9]\d* files? reformatted\b"
@@ -211,8 +235,8 @@ _OWN_TRACE = re.compile(r'File "<(?:stdin|string)>"|^\[(?:eval|stdin)', re.M)
 
 def _unchanged(rule: str, told: _Told) -> bool:
     """Whether the output says that this write changed nothing."""
-    kind = rule.partition(":")[0]
-    return told.unchanged if kind == "format" else kind == "git" and told.nothing_new
+    kind, _, name = rule.partition(":")
+    return told.unchanged if kind == "format" else kind == "git" and told.nothing_new(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +309,9 @@ _DRY = frozenset({"--check", "--dry-run", "--help", "-h"})
 _SAVED = re.compile(
     r"(?i)\b(?:saved|wrote|written|exported|generated|created|updated|modified|patched|fixed|rewrote)"
     r"\b[^\n]{0,80}?[\w-]\.(?:py|js|jsx|ts|tsx|json|jsonl|csv|tsv|txt|md|rst|html|css|pdf|png|jpe?g"
-    r"|svg|gif|xlsx|docx|pptx|xml|ya?ml|toml|ini|parquet|log|zip|db|sqlite|sql|sh|c|h|cpp|go|rs|java|rb)\b"
+    r"|svg|gif|xlsx|docx|pptx|xml|ya?ml|toml|ini|parquet|log|zip|db|sqlite|sql|sh|c|h|cpp|go|rs|java"
+    r"|rb|kt|swift|php|vue|tex|ipynb|diff|patch|npz|npy|pkl|pth?|ckpt|onnx|safetensors|h5|joblib"
+    r"|geojson|feather|tgz|gz|mp[34]|wav|webp)\b"
 )
 _DONE = re.compile(
     r"(?im)^\W{0,3}(?:(?:the )?files? (?:has been |have been |was |were )?(?:successfully )?"
@@ -299,6 +325,8 @@ def _claims(one: _Ran, told: _Told) -> bool:
     """Whether a program that ran says, or by its name promises, that it changed files."""
     if one.plain or told.changed:
         return not one.plain
+    if one.simple.program in effects.CLIENTS:
+        return told.tagged
     script = effects.script(one.simple).replace("\\", "/").rpartition("/")[2]
     if not script or _TRIAL.search(script) or _DRY.intersection(one.simple.words):
         return False

@@ -42,19 +42,97 @@ def _has(args: Sequence[str], flag: str) -> bool:
     return False
 
 
+def _operands(args: Sequence[str]) -> list[str]:
+    return [arg for arg in args if not arg.startswith("-")]
+
+
 def _operand(args: Sequence[str]) -> bool:
     return any(not arg.startswith("-") for arg in args)
 
 
+def _into(args: Sequence[str]) -> bool:
+    """The last operand is what is written (`convert a.png b.png`)."""
+    named = _operands(args)
+    return len(named) > 1 and args[-1] == named[-1] and not named[-1].endswith(":")
+
+
+def _packs(args: Sequence[str]) -> bool:
+    """A file is packed or unpacked in its place; without one, what comes in is."""
+    return _operand(args) and not any(_has(args, flag) for flag in _TO_OUTPUT)
+
+
+_TO_OUTPUT = ("-c", "-l", "-t", "--stdout", "--to-stdout", "--list", "--test", "--help")
+_TAR_MAKES = frozenset({"--create", "--append", "--update"})
+_TAR_MODE = re.compile(r"-?[a-zA-Z]*[xctru][a-zA-Z]*\Z")
+
+
 def _tar(args: Sequence[str]) -> bool:
-    mode = args[0] if args else ""
-    if mode.startswith("--"):
-        return any(arg in ("--extract", "--create", "--append", "--update") for arg in args)
-    return bool(re.match(r"-?[a-zA-Z]*[xcru]", mode)) and "O" not in mode
+    """Unpacking, or making an archive; not where it is the output that takes it."""
+    given = (arg for i, arg in enumerate(args) if i == 0 or arg.startswith("-"))
+    mode = next(filter(_TAR_MODE.match, given), "")
+    if "x" in mode or "--extract" in args:
+        return "O" not in mode and "--to-stdout" not in args
+    if not re.search("[cru]", mode) and not _TAR_MAKES.intersection(args):
+        return False
+    named = "f" in mode or any(arg.startswith(("-f", "--file")) for arg in args)
+    return named and "-" not in args and "/dev/null" not in args
+
+
+_AWK_TEXT = re.compile(r'"(/dev/)?(?:[^"\\\n]|\\.)*"')
+_AWK_PRINT = re.compile(r'\bprintf?\b(?:[^;{}()>\n]|\([^()\n]*\)){0,200}>>?(?!>|\s*"/dev/")')
 
 
 def _awk(args: Sequence[str]) -> bool:
-    return "inplace" in args or any(re.search(r">>?\s*\"[\w./]", arg) for arg in args)
+    """In place, or printing into a file; the sign in a text or in a condition is another."""
+    if "inplace" in args:
+        return True
+    texts = (_AWK_TEXT.sub(lambda text: f'"{text[1] or ""}"', arg) for arg in args if ">" in arg)
+    return any(map(_AWK_PRINT.search, texts))
+
+
+_CURL_NAMED = re.compile(r"-[0-9afgGijIklLMnNpqRsSvZ#]*O|--remote-name")
+_CURL_OUTPUT = re.compile(r"(?:-[0-9afgGijIklLMnNpqRsSvZ#]*o|--output(?:=|\Z))(.*)\Z", re.S)
+_WGET_OUTPUT = re.compile(r"(?:-[a-zA-Z]*O|--output-document(?:=|\Z))(.*)\Z", re.S)
+
+
+def _curl(args: Sequence[str]) -> bool:
+    return any(map(_CURL_NAMED.match, args)) or _file(_target(args, _CURL_OUTPUT) or "-")
+
+
+def _wget(args: Sequence[str]) -> bool:
+    target = _target(args, _WGET_OUTPUT)
+    return _named(args) and "--spider" not in args and (target is None or _file(target))
+
+
+def _target(args: Sequence[str], option: re.Pattern[str]) -> str | None:
+    """The value of an option, joined to it or following it; None without it."""
+    for at, arg in enumerate(args):
+        found = option.match(arg)
+        if found is not None:
+            return found[1] or "".join(args[at + 1 : at + 2])
+    return None
+
+
+def _file(target: str) -> bool:
+    return target != "-" and _durable(target)
+
+
+def _ffmpeg(args: Sequence[str]) -> bool:
+    """The last word is what is written; with nothing but an input it tells of that."""
+    if not args or args[-1].startswith("-") or "null" in args[-3:]:
+        return False
+    return args[-2:-1] not in (["-i"], ("-i",)) and _durable(args[-1])
+
+
+_SETTERS = frozenset(
+    "set mset setex setnx append incr incrby decr decrby del unlink expire rename hset hmset hdel "
+    "hincrby lpush rpush lpop rpop lset sadd srem zadd zrem xadd flushall flushdb".split()
+)
+
+
+def _redis(args: Sequence[str]) -> bool:
+    named = operands(args, frozenset({"-h", "-p", "-n", "-a", "-u", "--user", "--pass"}))
+    return bool(named) and named[0].lower() in _SETTERS
 
 
 def _tee(args: Sequence[str]) -> bool:
@@ -65,38 +143,64 @@ def _git_checkout(args: Sequence[str]) -> bool:
     """A path, or a new branch; changing to a branch that is there leaves nothing new."""
     if any(_has(args, flag) for flag in ("-b", "-B", "--orphan", "--", "--theirs", "--ours")):
         return True
-    operands = [arg for arg in args if not arg.startswith("-")]
-    return len(operands) > 1 or any(re.search(r"\.\w{1,5}\Z|\A\.|/\Z", arg) for arg in operands)
+    named = _operands(args)
+    return len(named) > 1 or any(map(_PATH.search, named))
+
+
+# A file's suffix, and not the last number of a version.
+_PATH = re.compile(r"\.[a-zA-Z]\w{0,4}\Z|\A\.|/\Z")
 
 
 def _git_stash(args: Sequence[str]) -> bool:
     return not args or args[0] not in ("list", "show")
 
 
-def _git_listing(args: Sequence[str]) -> bool:
-    """`git branch` and `git tag` with a name, not as a list."""
+def _git_branch(args: Sequence[str]) -> bool:
     reads = ("-l", "--list", "-a", "-r", "-v", "--show-current", "--contains", "--merged", "--sort")
     return _operand(args) and not any(_has(args, flag) for flag in reads)
+
+
+def _git_tag(args: Sequence[str]) -> bool:
+    reads = ("-l", "--list", "-n", "-v", "--verify", "--contains", "--merged", "--sort")
+    return _operand(args) and not any(_has(args, flag) for flag in (*reads, "--points-at"))
+
+
+def _hub_api(args: Sequence[str]) -> bool:
+    """A request that changes something, by its method or for having fields."""
+    if "graphql" in args:
+        return any("mutation" in arg for arg in args)
+    method = re.search(r"(?:-X|--method)[ =]?(\w+)", " ".join(args))
+    if method is not None:
+        return method[1].upper() in ("POST", "PATCH", "PUT", "DELETE")
+    return any(_has(args, flag) for flag in ("-f", "-F", "--field", "--raw-field", "--input"))
 
 
 _SQL = re.compile(
     r"""(?ix) \b (?: insert \s+ (?:or \s+ \w+ \s+)? into | update \s+ \S+ \s+ set | delete \s+ from
       | (?:create|alter|drop|truncate) \s+ (?:\w+ \s+){0,2}?
         (?:table|index|view|database|schema|trigger)
-      | replace \s+ into ) \b | \.(?:import|save|backup|restore)\b"""
+      | replace \s+ into ) \b | \.(?:import|save|backup|restore)\b
+      | \.(?:insert|update|replace|delete)(?:One|Many)\s?\( """
 )
+_SQL_TEXT = re.compile(r"'[^'\n]*'|--\s[^\n]*")
 
 
 def sql_writes(text: str) -> bool:
-    """Whether an SQL text changes what is stored."""
-    return _SQL.search(text[:MAX_TEXT]) is not None
+    """Whether a query changes what is stored: SQL, or a document store's own."""
+    read = text[:MAX_TEXT]
+    return _SQL.search(read) is not None and _SQL.search(_SQL_TEXT.sub("''", read)) is not None
 
 
-_DRY = ("--dry-run", "--help", "--version")
+_DRY = ("--dry-run", "--dryrun", "--help", "--version", "-WhatIf")
 _ANYHOW = _Writes(unless=_DRY)
-_CHECKS = ("--check", "--diff", "--check-only", *_DRY)
+_CHECKS = ("--check", "-check", "--diff", "--check-only", *_DRY)
 
 _Rule = Callable[[Sequence[str]], bool]
+
+
+def _first(*verbs: str) -> _Rule:
+    """A program that writes where its first operand is one of these verbs."""
+    return lambda args: _ANYHOW(args) and any(arg in verbs for arg in _operands(args)[:1])
 
 
 def _named(args: Sequence[str]) -> bool:
@@ -106,42 +210,75 @@ def _named(args: Sequence[str]) -> bool:
 
 _FILES: Mapping[str, _Rule] = {
     **dict.fromkeys(
-        "mv cp rm mkdir rmdir touch ln unlink truncate install rsync scp rename shred "
-        "split csplit gunzip bunzip2 unxz unrar zip ed ex sponge wkhtmltopdf New-Item "
-        "Set-Content Add-Content Out-File Remove-Item Copy-Item Move-Item Rename-Item del "
-        "copy move ren xcopy md rd".split(),
+        "mv cp rm mkdir rmdir touch ln unlink truncate install scp shred split csplit unrar zip "
+        "ed ex sponge wkhtmltopdf cookiecutter new-item set-content add-content clear-content "
+        "out-file tee-object export-csv export-clixml remove-item copy-item move-item rename-item "
+        "expand-archive compress-archive del copy move ren xcopy md rd".split(),
         _named,
     ),
     **dict.fromkeys("patch apply_patch applypatch".split(), _ANYHOW),
-    **dict.fromkeys("gzip bzip2 xz zstd".split(), _Writes(unless=("-c", "-l", "-t", *_DRY))),
+    **dict.fromkeys(("rsync", "rename"), _Writes(unless=("-n", *_DRY))),
+    **dict.fromkeys("gzip bzip2 xz zstd gunzip bunzip2 unxz unzstd".split(), _packs),
+    **dict.fromkeys(("invoke-webrequest", "iwr"), _Writes(when=("-OutFile", "-outfile"))),
+    # what makes a file of another
+    **dict.fromkeys("convert qpdf weasyprint sox".split(), _into),
+    "magick": lambda args: "identify" not in args and _into(args),
+    **dict.fromkeys("mogrify pdflatex xelatex lualatex".split(), _operand),
+    **dict.fromkeys(("soffice", "libreoffice"), _Writes(when=("--convert-to",))),
+    **dict.fromkeys("mmdc rsvg-convert gpg".split(), _Writes(when=("-o", "--output"))),
+    "dot": lambda args: any(arg.startswith(("-o", "-O")) for arg in args),
+    "jupyter nbconvert": _Writes(unless=("--stdout", *_DRY)),
+    "openssl": _Writes(when=("-out", "-keyout")),
+    "ssh-keygen": _Writes(when=("-f",), unless=("-l", "-y", "-F", *_DRY)),
+    "pg_dump": _Writes(when=("-f", "--file")),
+    "mysqldump": _Writes(when=("-r", "--result-file")),
+    # what begins a project, or adds to one
+    **dict.fromkeys(
+        (
+            *"npm create,yarn create,pnpm create,bun create,flutter create,vue create".split(","),
+            *"cargo new,cargo init,poetry new,poetry init,hatch new,pdm init,uv init".split(","),
+            *"npm init,yarn init,pnpm init,bun init,deno init,rails new,rails generate".split(","),
+            *"rails g,dotnet new,ng new,ng generate,ng g,nest new,nest generate,nest g".split(","),
+            *"mix new,composer create-project,laravel new,symfony new,hugo new".split(","),
+            "manage.py startapp",
+        ),
+        _ANYHOW,
+    ),
+    "tsc": _Writes(when=("--init",)),
+    # what copies out of, or into, another place
+    **dict.fromkeys(("docker cp", "podman cp", "kubectl cp"), _named),
+    "aws s3": lambda args: _first("cp", "mv", "rm", "sync", "mb", "rb")(args) and "-" not in args,
+    **dict.fromkeys(("gsutil", "s3cmd", "rclone"), _first("cp", "mv", "rm", "put", "copy", "sync")),
+    "terraform plan": _Writes(when=("-out",)),
+    **dict.fromkeys(("hg", "svn"), _first("commit", "ci", "add", "mv", "rm")),
+    "redis-cli": _redis,
     "unzip": _Writes(unless=("-l", "-p", "-t", "-Z", "-v", *_DRY)),
     "7z": _Writes(when=("x", "e", "a", "d", "u")),
     "tar": _tar,
     "bsdtar": _tar,
-    "dd": lambda args: any(re.match(r"of=(?!/dev/null)", arg) for arg in args),
+    "dd": lambda args: any(arg[:3] == "of=" and _durable(arg[3:]) for arg in args),
     "tee": _tee,
     "sed": _Writes(when=("-i", "--in-place")),
     "gsed": _Writes(when=("-i", "--in-place")),
-    "perl": _Writes(when=("-i",)),
-    "ruby": _Writes(when=("-i",)),
+    **dict.fromkeys(
+        ("perl", "ruby"),
+        lambda args: any(re.match(r"-[acnlpswtTuUW\d]*i", arg) for arg in args),
+    ),
     "yq": _Writes(when=("-i", "--inplace")),
     "awk": _awk,
     "gawk": _awk,
     "sort": _Writes(when=("-o", "--output")),
     "find": _Writes(when=("-delete",)),
-    "curl": _Writes(when=("-o", "-O", "--output", "--remote-name"), unless=("/dev/null", *_DRY)),
-    "wget": _Writes(unless=("--spider", "/dev/null", "-", "-qO-", "-O-", *_DRY)),
+    "curl": _curl,
+    "wget": _wget,
     "pandoc": _Writes(when=("-o", "--output")),
-    "ffmpeg": _operand,
+    "ffmpeg": _ffmpeg,
     "dos2unix": _operand,
-    "go mod": _Writes(when=("tidy", "init", "edit", "vendor")),
-    "cargo new": _ANYHOW,
-    "cargo init": _ANYHOW,
-    "npm init": _ANYHOW,
+    "go mod": _first("tidy", "init", "edit", "vendor"),
     "npm version": _named,
-    "npm pkg": _Writes(when=("set", "delete")),
-    "django-admin": _Writes(when=("startproject", "startapp")),
-    "alembic": _Writes(when=("revision", "init")),
+    "npm pkg": _first("set", "delete"),
+    "django-admin": _first("startproject", "startapp"),
+    "alembic": _first("revision", "init"),
 }
 
 _GIT: Mapping[str, _Rule] = {
@@ -154,22 +291,26 @@ _GIT: Mapping[str, _Rule] = {
     "checkout": _git_checkout,
     "switch": _Writes(when=("-c", "-C", "--create", "--orphan")),
     "stash": _git_stash,
-    "branch": _git_listing,
-    "tag": _git_listing,
-    "notes": _Writes(when=("add", "append", "edit", "copy", "remove")),
-    "worktree": _Writes(when=("add", "remove", "move")),
-    "submodule": _Writes(when=("add", "update")),
+    "branch": _git_branch,
+    "tag": _git_tag,
+    "notes": _first("add", "append", "edit", "copy", "remove"),
+    "worktree": _first("add", "remove", "move"),
+    "submodule": _first("add", "update"),
+    "bundle": _first("create"),
     "archive": _Writes(when=("-o", "--output")),
+    **dict.fromkeys(("diff", "log", "show"), _Writes(when=("--output",))),
     "format-patch": _Writes(unless=("--stdout", *_DRY)),
 }
 
 _HUB: Mapping[str, _Rule] = {
-    "pr": _Writes(when=("create", "merge", "comment", "close", "edit", "review", "reopen")),
-    "issue": _Writes(when=("create", "comment", "close", "edit", "reopen", "delete")),
-    "release": _Writes(when=("create", "edit", "delete", "upload", "download")),
-    "repo": _Writes(when=("create", "fork", "clone", "delete", "edit")),
-    "api": _Writes(when=("POST", "PATCH", "PUT", "DELETE", "-f", "-F", "--field", "--raw-field")),
-    "gist": _Writes(when=("create", "edit", "delete")),
+    "pr": _first("create", "merge", "comment", "close", "edit", "review", "reopen"),
+    "issue": _first("create", "comment", "close", "edit", "reopen", "delete"),
+    "release": _first("create", "edit", "delete", "upload", "download"),
+    "repo": _first("create", "fork", "clone", "delete", "edit"),
+    "run": _first("download"),
+    "label": _first("create", "edit", "delete"),
+    "api": _hub_api,
+    "gist": _first("create", "edit", "delete"),
 }
 
 _FORMATTERS: Mapping[str, _Rule] = {
@@ -203,6 +344,7 @@ _FORMATTERS: Mapping[str, _Rule] = {
     "rubocop": _Writes(when=("-a", "-A", "--autocorrect", "--autocorrect-all")),
     "sqlfluff fix": _Writes(unless=("-", *_DRY)),
     "sqlfluff format": _Writes(unless=("-", *_DRY)),
+    "manage.py makemigrations": _Writes(unless=_CHECKS),
 }
 
 
@@ -210,7 +352,10 @@ def _format(args: Sequence[str]) -> bool:
     return not any(_has(args, flag) for flag in _CHECKS)
 
 
-_CLIENTS = frozenset("sqlite3 psql mysql mariadb duckdb sqlcmd".split())
+CLIENTS = frozenset(
+    "sqlite3 psql mysql mariadb duckdb sqlcmd clickhouse-client cqlsh mongosh mongo".split()
+)
+"""Programs that are handed queries."""
 _INTERPRETERS = re.compile(
     r"(?:python|pypy)[\d.]*\Z|(?:py|ipython|node|nodejs|deno|bun|tsx|ts-node|ruby|perl|php)\Z"
 )
@@ -251,20 +396,30 @@ def _forge(words: Sequence[str]) -> str:
 
 
 def _by_table(words: Sequence[str]) -> str:
-    pair = " ".join(words[:2])
-    for key, args in ((pair, words[2:]), (words[0], words[1:])):
+    if len(words) > 1 and words[1].endswith("manage.py") and _INTERPRETERS.match(words[0]):
+        words = ("manage.py", *words[2:])
+    name = words[0].lower() if words[0] not in _FILES else words[0]
+    for key, args in ((f"{name} {''.join(words[1:2])}", words[2:]), (name, words[1:])):
         if key in _FILES:
             return f"file:{key}" if _FILES[key](args) else ""
         if key in _FORMATTERS:
             return f"format:{key}" if _FORMATTERS[key](list(args)) else ""
-    return ""
+    return "file:create" if name.startswith("create-") and _named(words[1:]) else ""
 
 
 def _by_text(simple: Simple) -> str:
-    if simple.program in _CLIENTS:
+    if simple.program in CLIENTS:
         return "sql" if sql_writes(" ".join((*simple.words[1:], simple.stdin))) else ""
     code = inline(simple)
-    return "code" if code and code_writes(code) else ""
+    if code:
+        return "code" if code_writes(code) else ""
+    return "code" if _DOTNET.search(simple.program) else ""
+
+
+# What PowerShell calls by its type: `[System.IO.File]::WriteAllText(…)`.
+_DOTNET = re.compile(
+    r"\]::(?:Write|Append)All\w*\Z|(?:File|Directory)\]::(?:Copy|Move|Delete|Create)"
+)
 
 
 def inline(simple: Simple) -> str:
@@ -350,17 +505,35 @@ _PLAIN = frozenset(
     "return exit break continue shift trap jobs kill pkill killall for case select "
     "function done fi esac } in tee git gh hub curl wget open code xdg-open clear mv cp rm "
     "mkdir rmdir touch ln chmod chown unlink truncate mktemp rename split tar zip unzip "
-    "gzip gunzip xz dd patch rsync scp apply_patch Get-Content Get-ChildItem Select-String "
-    "Write-Output Write-Host Set-Location".split()
+    "gzip gunzip xz dd patch rsync scp apply_patch "
+    "zcat bzcat xzcat zless rev fold fmt expand shuf tsort eza exa batcat fdfind zipinfo size nm "
+    "objdump readelf pdfinfo pdftotext exiftool ffprobe identify json.tool tokei cloc scc "
+    "dmesg last w who groups uptime nproc lscpu lsblk mount ip ifconfig ss netstat dig nslookup "
+    "host getent tput tty stty locale getconf vmstat bc expr findstr where tasklist systeminfo "
+    "get-content get-childitem get-item get-process get-command get-date select-string "
+    "select-object where-object sort-object measure-object format-table format-list foreach-object "
+    "out-string out-null out-host test-path resolve-path write-output write-host "
+    "set-location".split()
 )
 _LISTING: Mapping[str, frozenset[str]] = {
-    "pip": frozenset({"list", "show", "freeze", "index"}),
-    "pip3": frozenset({"list", "show", "freeze", "index"}),
-    "npm": frozenset({"ls", "list", "view", "config", "root", "prefix"}),
-    "docker": frozenset({"ps", "logs", "images", "inspect"}),
-    "kubectl": frozenset({"get", "describe", "logs"}),
+    **dict.fromkeys(("pip", "pip3"), frozenset({"list", "show", "freeze", "index"})),
+    "uv": frozenset({"list", "show", "freeze", "tree"}),
+    "poetry": frozenset({"show", "env"}),
+    "conda": frozenset({"list", "env", "info"}),
+    "npm": frozenset({"ls", "list", "view", "config", "root", "prefix", "info", "search"}),
+    **dict.fromkeys(("yarn", "pnpm"), frozenset({"list", "ls", "why", "info", "config"})),
+    "cargo": frozenset({"tree", "metadata", "search"}),
+    "go": frozenset({"env", "list", "version", "doc"}),
+    **dict.fromkeys(("docker", "podman"), frozenset({"ps", "logs", "images", "inspect"})),
+    "docker-compose": frozenset({"ps", "logs", "config"}),
+    **dict.fromkeys(("kubectl", "oc"), frozenset({"get", "describe", "logs", "top", "explain"})),
+    "helm": frozenset({"list", "status", "get", "template", "show"}),
+    "terraform": frozenset({"show", "output", "state"}),
+    **dict.fromkeys("heroku fly flyctl vercel railway pm2".split(), frozenset({"logs"})),
+    "adb": frozenset({"logcat", "devices"}),
+    **dict.fromkeys(("apt", "apt-cache", "brew"), frozenset({"list", "show", "search", "info"})),
     "journalctl": frozenset(),
-    "systemctl": frozenset({"status", "list-units"}),
+    "systemctl": frozenset({"status", "list-units", "cat", "show", "is-active"}),
 }
 
 
@@ -374,7 +547,9 @@ def plain(simple: Simple) -> bool:
         return not listing or any(word in listing for word in simple.words[1:3])
     if simple.program == "git":
         return not any(word in ("commit", "push") for word in simple.words[1:4])
-    return simple.program in _PLAIN or not simple.words or bool(handed(simple))
+    if simple.program in _PLAIN or not simple.words or simple.program.lower() in _PLAIN:
+        return True
+    return bool(handed(simple))
 
 
 # Commands that hardly ever fail where they are put before `&&`.

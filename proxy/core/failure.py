@@ -228,19 +228,26 @@ _EXIT = re.compile(
 
 def _exit_code(text: str) -> int | None:
     """The exit code that a tool shows before or after the output."""
-    shown = [*islice(_EXIT.finditer(text[:EDGE]), 1)] or [*_EXIT.finditer(text[-EDGE:])]
+    shown = [*islice(_exits(text[:EDGE]), 1)] or [*_exits(text[-EDGE:])]
     if not shown:
         return None
     return int(next(group for group in shown[-1].groups() if group is not None))
+
+
+_EXIT_SIGNS = ("exit", "return", " with ")
+
+
+def _exits(edge: str) -> Iterator[re.Match[str]]:
+    low = edge.lower()
+    return _EXIT.finditer(edge) if any(sign in low for sign in _EXIT_SIGNS) else iter(())
 
 
 # --- what a tool says ---------------------------------------------------------------------------
 
 _SOMEBODY_SAID_NO = r"""(?:the\s)?user\s(?:has\s)?
     (?:denied|rejected|declined|cancell?ed|refused|doesn't\swant|aborted|did\snot\sallow)
-  | (?:execution\s|call\s|command\s)?(?:was\s)?
-    (?:aborted|denied|rejected|declined|cancell?ed)\sby\s(?:the\s)?user\b
-  | [a-z]{1,20}\srequested\spermissions?\sto\b
+  | (?:aborted|denied|rejected|declined|cancell?ed)\sby\s(?:the\s)?user\b
+  | [a-z]++\srequested\spermissions?\sto\b
   | (?:operation|tool|command)\s['"`][^\n]{0,200}?['"`]\sis\snot\s
     (?:supported|allowed|permitted|available)\b
   | exec_command\sfailed\sfor\b | failed\sin\ssandbox\b | unsupported\scall:
@@ -304,9 +311,10 @@ _AFTER = re.compile(
       | (?:the\s)?command\stimed\sout | (?:command|process|execution|tool\scall)\s.{0,60}timed\sout
       | (?:command|operation|request)\s(?:was\s)?(?:aborted|cancell?ed|killed|interrupted)
       | user\saborted\sthe\scommand
-      | .{0,40}\b(?:terminated|killed)\s.{0,40}\btime\s?(?:out|limit)\b
+      | (?:(?!terminated)\w++\s){0,2}+terminated\s.{0,40}\btime\s?(?:out|limit)\b
       | signal:\s(?!\(none\)|0\b)\S )"""
 )
+_AFTER_SIGNS = "error,timed out,abort,cancel,kill,interrupt,signal:,terminated".split(",")
 # Nothing was executed.
 _REFUSED = re.compile(
     r"""(?ix) \A [\W_]{0,6} (?: (?:error:?\s)? (?:unknown|invalid|unsupported|no\ssuch)\b
@@ -373,7 +381,12 @@ def _soft(text: str) -> bool:
     if len(text) >= SHORT:
         return False
     said = text if text[:1] == '"' else _QUOTED.sub('""', text[:EDGE])
-    return any((_START.match(text), _WITHIN.match(said), _AFTER.search(text)))
+    return bool(_START.match(text) or _WITHIN.match(said) or _after(text))
+
+
+def _after(edge: str) -> bool:
+    low = edge.lower()
+    return any(sign in low for sign in _AFTER_SIGNS) and _AFTER.search(edge) is not None
 
 
 def _editor_words(text: str) -> str:
@@ -396,7 +409,7 @@ def _shell_words(text: str, kind: Kind, code: int | None) -> bool:
         return True
     if _REFUSED.match(head) and (_hard(text) or _soft(text)):
         return True
-    return bool(_AFTER.search(head) or _AFTER.search(text[-EDGE:]))
+    return _after(head) or _after(text[-EDGE:])
 
 
 def _brief(text: str) -> bool:

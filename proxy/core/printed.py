@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 _SHELLS = frozenset("bash sh zsh dash ksh fish".split())
-_RUNNERS = frozenset("sudo doas env xargs timeout nohup".split())
+_SPEAKERS = _SHELLS | {"sudo"}
+_SIGNS = tuple(f"{name}: " for name in _SPEAKERS)
 _COMPLAINT = re.compile(r"^(?:/[\w./-]{0,200}/)?([\w.+-]{1,40}): (.{0,300})", re.M)
 _TROUBLE = re.compile(
     r"""(?ix) no\ssuch\s | not\sfound | cannot\s | can't\s | could\snot | couldn't | denied
@@ -59,6 +60,7 @@ _OWN: Mapping[str, re.Pattern[str]] = {
         ("systemctl", r"^Failed to |^Unit \S{1,80} could not be found|^Job for \S{1,80} failed"),
         ("flake8 pycodestyle pydocstyle pylint hadolint", _LINES),
         ("yamllint", r"^ {2}\d+:\d+ {1,8}error "),
+        ("shellcheck", r"^In \S{1,200} line \d+:$"),
     )
     for program in programs.split()
 }
@@ -110,9 +112,9 @@ def complained(lines: Sequence[tuple[str, str]], program: str, targets: Sequence
 
 def _complaints(output: str, programs: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Who complains, and of what."""
-    names = programs | _SHELLS | _RUNNERS
-    if not any(f"{name}: " in output for name in names):
+    if not any(sign in output for sign in (*_SIGNS, *(f"{name}: " for name in programs))):
         return
+    names = programs | _SPEAKERS
     for line in _COMPLAINT.finditer(output):
         if line[1] in names and _TROUBLE.search(line[2]) and not _NO_TROUBLE.search(line[2]):
             yield line[1], line[2]
@@ -190,7 +192,6 @@ _PRINTED: Sequence[tuple[str, re.Pattern[str], str]] = tuple(
             "checks",
         ),
         (" issue", r"^[1-9]\d* issues?(?: found\b|:$|\.$)", "checks"),
-        ("In ", r"^In \S{1,200} line \d+:$", "checks"),
         ("error", r"^[1-9]\d* errors?, \d+ warnings?\b", "checks"),
         ("...Failed", r"\.\.\.Failed$", "checks"),
         ("- exit code: ", r"^- exit code: [1-9]", "checks"),
@@ -263,6 +264,12 @@ _PRINTED: Sequence[tuple[str, re.Pattern[str], str]] = tuple(
         ("core dumped", r"core dumped", "exception"),
     )
 )
+# By what stands in many of them, so that most outputs are looked through for few.
+_COMMON = ("ail", "AIL", "rror", "RROR", "")
+_GROUPS = tuple(
+    (sign, tuple(row for row in _PRINTED if next(s for s in _COMMON if s in row[0]) == sign))
+    for sign in _COMMON
+)
 _RAISED = re.compile(
     r"(?:E {1,8})?[\w.]{1,120}(?:(?:Error|Exception|Interrupt)(?:: |\s*\Z)"
     r"|\.(?:exceptions?|errors?)\.[A-Z]\w{0,60}: )"
@@ -275,9 +282,12 @@ _CLOSING = re.compile(r"\s{0,8}</\w{1,40}>\s{0,8}\Z")
 
 def printed(output: str) -> str:
     """The rule by which the output of a program that ran shows a failure, or nothing."""
-    for needle, pattern, rule in _PRINTED:
-        if needle in output and pattern.search(output):
-            return rule
+    for sign, rows in _GROUPS:
+        if sign not in output:
+            continue
+        for needle, pattern, rule in rows:
+            if needle in output and pattern.search(output):
+                return rule
     last = _last_line(output)
     if _RAISED.match(last) or _REPR.match(output):
         return "exception"

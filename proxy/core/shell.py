@@ -346,6 +346,10 @@ def handed(simple: Simple) -> str:
         return " ".join(words[1:])
     if simple.program == "ssh":
         return " ".join(words[2:])
+    if simple.program == "cmd":
+        return " ".join(words[2:]) if words[1:2] in (("/c",), ("/C",)) else ""
+    if simple.program == "su":
+        return "".join(words[words.index("-c") + 1 :][:1]) if "-c" in words else ""
     if simple.program in _POWERSHELLS:
         return words[-1] if len(words) > 2 else ""
     if simple.program not in SHELLS:
@@ -379,6 +383,11 @@ _WRAPPERS: Mapping[str, tuple[frozenset[str], int]] = {
     "pnpx": (frozenset(), 0),
     "uvx": (frozenset({"--from", "--with", "--python"}), 0),
     "busybox": (frozenset(), 0),
+    "wsl": (frozenset({"-d", "-u"}), 0),
+    "flock": (frozenset({"-w", "-E"}), 1),
+    "cross-env": (frozenset(), 0),
+    "fakeroot": (frozenset(), 0),
+    "unbuffer": (frozenset(), 0),
 }
 _RUNNERS: Mapping[tuple[str, str], tuple[frozenset[str], int]] = {
     ("uv", "run"): (frozenset({"--with", "--python", "-p", "--extra", "--group", "--project"}), 0),
@@ -387,7 +396,11 @@ _RUNNERS: Mapping[tuple[str, str], tuple[frozenset[str], int]] = {
     ("hatch", "run"): (frozenset(), 0),
     ("rye", "run"): (frozenset(), 0),
     ("pdm", "run"): (frozenset(), 0),
-    ("conda", "run"): (frozenset({"-n", "-p", "--name", "--prefix"}), 0),
+    **dict.fromkeys(
+        (("conda", "run"), ("mamba", "run"), ("micromamba", "run")),
+        (frozenset({"-n", "-p", "--name", "--prefix"}), 0),
+    ),
+    ("pixi", "run"): (frozenset({"-e"}), 0),
     ("bundle", "exec"): (frozenset(), 0),
     ("pnpm", "exec"): (frozenset(), 0),
     ("pnpm", "dlx"): (frozenset(), 0),
@@ -396,6 +409,7 @@ _RUNNERS: Mapping[tuple[str, str], tuple[frozenset[str], int]] = {
     ("npm", "exec"): (frozenset(), 0),
     ("docker", "exec"): (frozenset({"-e", "-w", "-u", "--env", "--workdir", "--user"}), 1),
     ("podman", "exec"): (frozenset({"-e", "-w", "-u"}), 1),
+    ("docker-compose", "exec"): (frozenset({"-e", "-w", "-u", "--env", "--workdir", "--user"}), 1),
     ("kubectl", "exec"): (frozenset({"-n", "-c"}), 1),
 }
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*\Z|py\Z")
@@ -407,22 +421,37 @@ def _bare(words: Sequence[str]) -> tuple[str, ...]:
     for _ in range(MAX_DEPTH):
         if not rest:
             break
-        rest[0] = rest[0].replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
-        wrapper = _WRAPPERS.get(rest[0])
-        skipped = 1
-        if wrapper is None and len(rest) > 2:
-            wrapper = _RUNNERS.get((rest[0], rest[1]))
-            skipped = 2
-        if wrapper is not None:
-            inner = list(operands(rest[skipped:], *wrapper))
-            if skipped > 1 and inner[:1] == ["test"]:
-                break  # A script of that name, not the shell's.
-            rest = inner
-        elif _PYTHON.match(rest[0]) and rest[1:2] == ["-m"] and len(rest) > 2:
-            rest = rest[2:]
-        else:
+        rest[0] = _program(rest[0])
+        if rest[:2] == ["docker", "compose"]:
+            rest[:2] = ["docker-compose"]
+        inner = _wrapped(rest)
+        if inner is None:
             break
+        rest = inner
     return tuple(rest)
+
+
+def _program(word: str) -> str:
+    """A program's name without its folder, `.exe` and the version that a runner fetches."""
+    name = word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+    return name if name[:1] == "@" else name.partition("@")[0]
+
+
+def _wrapped(words: list[str]) -> list[str] | None:
+    """The command that another one runs; None where it is none of these."""
+    if _PYTHON.match(words[0]) and words[1:2] == ["-m"] and len(words) > 2:
+        return words[2:]
+    wrapper = _WRAPPERS.get(words[0])
+    if wrapper is not None:
+        inner = list(operands(words[1:], *wrapper))
+        # What `xargs` reads follows the words that it is given.
+        return [*inner, "{}"] if inner and words[0] == "xargs" else inner
+    runner = _RUNNERS.get((words[0], words[1])) if len(words) > 2 else None
+    if runner is None:
+        return None
+    inner = list(operands(words[2:], *runner))
+    # A script of that name is not the shell's `test`.
+    return None if inner[:1] == ["test"] else inner
 
 
 def operands(words: Sequence[str], valued: frozenset[str], leading: int = 0) -> Sequence[str]:
