@@ -67,7 +67,8 @@ def _answered(message: Mapping[str, Any], answers: Sequence[Any]) -> Iterator[tu
 def _judged(call: Call, result: Result, rules: Rules, room: shell.Room) -> tuple[str, str]:
     """The rule by which one call wrote, and the one by which it failed."""
     if tools.bare(call.name) in rules.never_writing_tools:
-        return "", outcome(result, Kind.OTHER, extra=rules.error_patterns).rule
+        kind = Kind.RUN if tools.runs(call) else Kind.OTHER
+        return "", outcome(result, kind, extra=rules.error_patterns).rule
     command = tools.command(call, rules)
     if command:
         return _judged_shell(room.take(command), result, rules, room)
@@ -77,8 +78,22 @@ def _judged(call: Call, result: Result, rules: Rules, room: shell.Room) -> tuple
         return "" if found.rule else _code_rule(room.take(code), rules, room), found.rule
     rule = tools.writes(call, rules, room)
     found = outcome(result, _kind(call, rule, rules), extra=rules.error_patterns)
-    idle = _NOTHING_DONE.search(found.output[:EDGE]) is not None
-    return "" if found.rule or idle else rule, found.rule
+    if found.rule or _NOTHING_DONE.search(found.output[:EDGE]):
+        return "", found.rule
+    return rule or ("tool:output" if _saved_as(call, rules, found.output) else ""), ""
+
+
+_SAVED_AS = re.compile(
+    r"(?i)[^\n]{0,200}?\b(?:saved|written|exported|downloaded)\b[^\n]{0,40}?\b(?:to|as|at|in)\b"
+    r"[^\n]{0,200}?[\w-]\.[a-z]\w{1,4}\b"
+)
+
+
+def _saved_as(call: Call, rules: Rules, output: str) -> bool:
+    """Whether a tool that was told of a place says first of all that it saved a file."""
+    if tools.bare(call.name) in rules.reading_tools or _SAVED_AS.match(output[:EDGE]) is None:
+        return False
+    return tools.places(call)
 
 
 _NOTHING_DONE = re.compile(
@@ -91,7 +106,7 @@ def _kind(call: Call, rule: str, rules: Rules) -> Kind:
     if rule:
         return Kind.WRITE
     name = tools.bare(call.name)
-    if name in rules.reading_tools or name in rules.writing_tools:
+    if name in rules.reading_tools or name in rules.writing_tools or tools.shows(call.name):
         return Kind.READ
     return Kind.RUN if tools.runs(call) else Kind.OTHER
 

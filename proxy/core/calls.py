@@ -260,7 +260,7 @@ _OBSERVED = re.compile(
         |execution_results|result|observation|environment)\b
       | observation:? \s | execution\s(?:result|logs)
       | error:[^\S\n]*+\n | \[ [\w-]{1,60} [ ] (?:for|result|tool)
-      | \[? (?:the\s)? command\b | exit\scode
+      | \[? (?:the\s)? command\b | exit\s?code | the\sscript\sran\b
       | (?:new|current)\sterminal
       | (?:tool|command|execution|shell|code)(?:'s)?\s (?:result|output|response)
       | returncode | return\scode | last\soutput | EXECUTION )"""
@@ -274,9 +274,15 @@ _SHELL_FENCES = frozenset("bash sh shell zsh console terminal mswea_bash_command
 _CODE_FENCES = frozenset("python py python3 tool_code".split())
 _TAGS = re.compile(
     r"<(write_to_file|replace_in_file|apply_diff|insert_content|search_and_replace|write_file|edit_file"
-    r"|new_file|execute_command|run_command|read_file)>"
+    r"|new_file|delete_file|execute_command|run_command|read_file|search_files|list_files"
+    r"|use_mcp_tool)>"
 )
-_ACTION = re.compile(r"^Action:[ \t]*+([\w.-]++)[ \t]*+\n++Action Input:[ \t]*", re.M)
+_ACTION = re.compile(r"^Action:[ \t]*+([\w. -]{1,80}+)\n++Action Input:[ \t]*", re.M)
+_INVOKED = '<invoke name="'
+# A client that applied what a message proposes, and says so for the user.
+_APPLIED = re.compile(r"\s{0,8}I (?:committed the changes with git hash|updated the files\.)")
+# The prompt after what a message's fence, without a language, was typed into.
+_PROMPT = re.compile(r"\nbash-\$\s{0,8}\Z")
 
 
 def _said(message: Mapping[str, Any]) -> str:
@@ -297,11 +303,29 @@ def _answer(answers: Sequence[Any]) -> Result | None:
 
 def _spoken(said: str, answer: Result | None) -> Iterator[tuple[Call, Result | None]]:
     calls = list(islice(_told(said), MAX_CALLS))
-    if not calls and answer is not None and _OBSERVED.match(answer.text):
-        calls = list(islice(_fenced(said), MAX_CALLS))
+    if not calls and answer is not None:
+        calls = list(islice(_shown(said, answer.text), MAX_CALLS))
     yield from zip(calls, _shared(answer, len(calls)), strict=True)
     if not calls and answer is not None and _REFUSED.match(answer.text):
         yield Call("", {}), answer
+
+
+def _shown(said: str, answer: str) -> Iterator[Call]:
+    """Calls in a form that a reader may be shown as well: only the answer tells that they are."""
+    if _APPLIED.match(answer) and "```" in said:
+        yield Call("search_replace", {})
+    elif _OBSERVED.match(answer):
+        yield from _fenced(said)
+    elif _PROMPT.search(answer[-20:]):
+        for block in said.split("```", 2 * MAX_CALLS)[1::2]:
+            yield _typed(block.lstrip())
+
+
+def _typed(text: str) -> Call:
+    """What is typed at a prompt, where `edit` and `create` are the agent's own."""
+    if text.startswith(("edit ", "create ")):
+        return Call("edit_file", {})
+    return Call("bash", {"command": text})
 
 
 def _shared(answer: Result | None, calls: int) -> list[Result | None]:
@@ -323,6 +347,14 @@ def _told(said: str) -> Iterator[Call]:
             yield from _block(block.partition("</tool_call>")[0])
     elif "<function=" in said:
         yield from _block(said)
+    elif _INVOKED in said:
+        for block in said.split(_INVOKED, MAX_CALLS)[1:]:
+            name, _, rest = block.partition("</invoke>")[0].partition('">')
+            yield Call(name[:MAX_NAME], _parameters(rest, '<parameter name="', '">'))
+    elif '"action_input"' in said:
+        body = parsed(said[said.find("{") : said.rfind("}") + 1])
+        if _is_map(body) and isinstance(body.get("action"), str):
+            yield Call(body["action"][:MAX_NAME], _arguments(body.get("action_input")))
     elif "Calling tools:" in said:
         for entry in _items(from_repr(said.rpartition("Calling tools:")[2])):
             yield _call(entry["function"] if _is_map(entry.get("function")) else entry)
@@ -338,11 +370,21 @@ def _block(text: str) -> Iterator[Call]:
         yield _call(body)
     for function in text.split("<function=", MAX_CALLS)[1:]:
         name, _, rest = function.partition("</function>")[0].partition(">")
-        pairs = (
-            p.partition("</parameter>")[0].partition(">")
-            for p in rest.split("<parameter=", MAX_CALLS)[1:]
-        )
-        yield Call(name.strip()[:MAX_NAME], {key: value.strip("\n") for key, _, value in pairs})
+        yield Call(name.strip()[:MAX_NAME], _parameters(rest, "<parameter=", ">"))
+    if "<arg_key>" in text:
+        name, _, rest = text.partition("<arg_key>")
+        pairs = (part.partition("</arg_key>") for part in rest.split("<arg_key>", MAX_CALLS))
+        yield Call(name.strip()[:MAX_NAME], {key: _argument(value) for key, _, value in pairs})
+
+
+def _argument(text: str) -> str:
+    return text.partition("<arg_value>")[2].partition("</arg_value>")[0]
+
+
+def _parameters(text: str, opener: str, named: str) -> Mapping[str, str]:
+    parts = text.split(opener, MAX_CALLS)[1:]
+    pairs = (part.partition("</parameter>")[0].partition(named) for part in parts)
+    return {key: value.strip("\n") for key, _, value in pairs}
 
 
 def _keystrokes(body: Any) -> Iterator[Call]:
@@ -354,10 +396,14 @@ def _keystrokes(body: Any) -> Iterator[Call]:
 def _marked(said: str) -> Iterator[Call]:
     for tag in islice(_TAGS.finditer(said), MAX_CALLS):
         body = _until(said, tag.end(), f"</{tag[1]}>")
-        command = body.partition("<command>")[2].partition("</command>")[0]
-        yield Call(tag[1], {"command": command} if command else {"path": ""})
+        given = {key: _element(body, key) for key in ("command", "tool_name", "arguments")}
+        yield Call(tag[1], {key: value for key, value in given.items() if value} or {"path": ""})
     for action in islice(_ACTION.finditer(said), MAX_CALLS):
-        yield Call(action[1], _arguments(_until(said, action.end(), "\nObservation:")))
+        yield Call(action[1].strip(), _arguments(_until(said, action.end(), "\nObservation:")))
+
+
+def _element(text: str, name: str) -> str:
+    return text.partition(f"<{name}>")[2].partition(f"</{name}>")[0]
 
 
 def _until(text: str, start: int, closer: str) -> str:

@@ -159,7 +159,7 @@ def _json(text: str, kind: Kind) -> _Layers | None:
     for depth, node in _nodes(value):
         code = _code(node) if code is None else code
         if depth == 0 and (not shown or len(node) <= _SMALL):
-            error = error or _payload(node)
+            error = error or _payload(node) or (_counted(node) if kind is Kind.RUN else "")
         texts += [node[key] for key in _OUTPUTS if isinstance(node.get(key), str)]
     return _Layers("\n".join(texts), code, error) if code is not None or error or texts else None
 
@@ -202,6 +202,12 @@ def _payload(node: Mapping[str, Any]) -> str:
         return "error_payload"
     status = node.get("status")
     return "error_payload" if isinstance(status, str) and status.lower() in _FAILED else ""
+
+
+def _counted(node: Mapping[str, Any]) -> str:
+    """What a run counts as failed."""
+    counts = (node.get(key) for key in ("failed", "failures", "errors"))
+    return "tests" if any(type(count) is int and count > 0 for count in counts) else ""
 
 
 def _is_error(value: Any) -> bool:

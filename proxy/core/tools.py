@@ -26,7 +26,8 @@ WRITING_TOOLS = frozenset(
     "replace_content replace_file_content replace_string_in_file multi_replace_string_in_file "
     "replace_text_in_file edit_existing_file insert insert_line insert_lines insert_content "
     "insert_edit_into_file delete_lines apply_diff apply_patch patch patch_file apply_edit "
-    "apply_edits edit_block line_edit write_files edit_files "
+    "apply_edits edit_block line_edit write_files edit_files reapply fs_write fs_append "
+    "file_writer file_writer_tool write_file_tool "
     # notebooks, files and folders
     "notebook_edit edit_notebook edit_notebook_file notebook_edit_cell create_new_jupyter_notebook "
     "delete_file remove_file move_file rename_file copy_file create_directory make_directory mkdir "
@@ -34,17 +35,18 @@ WRITING_TOOLS = frozenset(
     # code by symbol
     "replace_symbol_body insert_after_symbol insert_before_symbol replace_regex rename_symbol "
     # version control, records
-    "git_commit git_add git_checkout create_or_update_file push_files create_branch "
+    "git_commit git_add create_or_update_file push_files create_branch "
     "create_pull_request create_issue add_issue_comment merge_pull_request write_query "
     "create_entities create_relations add_observations delete_entities delete_relations "
     "delete_observations save_memory write_memory memory memory_write update_memory "
-    "delete_memory".split()
+    "delete_memory append_insight apply_migration".split()
 )
 NEVER_WRITING_TOOLS = frozenset(
     "todo_write todowrite write_todos todo todo_read update_plan plan set_todo_list "
-    "manage_todo_list update_todo_list create_plan task_create task_update task think "
-    "finish submit final_answer attempt_completion complete report write_stdin send_input "
-    "interact_with_process ask_user exit_plan_mode".split()
+    "manage_todo_list update_todo_list add_tasks update_tasks create_plan task_create "
+    "task_update task think sequential_thinking finish submit final_answer attempt_completion "
+    "complete report write_stdin send_input interact_with_process ask_user "
+    "exit_plan_mode".split()
 )
 SHELL_TOOLS = frozenset(
     "bash shell sh terminal zsh cmd command exec console powershell ssh run system "
@@ -57,10 +59,12 @@ SHELL_TOOLS = frozenset(
 CODE_TOOLS = frozenset(
     "python python_interpreter execute_python run_python python_exec ipython jupyter "
     "run_code execute_code execute_ipython_cell code_interpreter code_execution execute "
+    "python_repl python_repl_ast python_repl_tool run_python_code execute_python_code run_cell "
     "run_javascript execute_javascript node repl code".split()
 )
 READING_TOOLS = frozenset(
-    "read read_file read_files read_many_files file_read view view_file open open_file cat "
+    "read read_file read_files read_many_files read_multiple_files read_text_file read_resource "
+    "file_read fs_read view view_file view_file_outline open open_file cat "
     "get_file get_file_contents grep glob search ls list list_files list_dir "
     "list_directory find find_files search_files grep_search codebase_search web_search "
     "web_fetch fetch search_file_content".split()
@@ -113,24 +117,30 @@ DEFAULT = Rules()
 # --- tools that write ---------------------------------------------------------------------------
 
 _LOOKING = frozenset("view read open list search find get show cat preview".split())
-_ASKING = _LOOKING | frozenset("check is has fetch query describe count watch wait".split())
+_ASKING = _LOOKING | frozenset(
+    "check is has can should fetch query describe count watch wait validate verify test plan "
+    "simulate estimate compare explain".split()
+)
+_SHOWING = frozenset("view read list search find cat grep glob lookup".split())
 _MODES = ("command", "operation", "action", "op")
 _SQL = ("sql", "query", "statement")
 _VERBS = frozenset(
     "write create edit update delete remove move rename copy append insert replace save patch "
     "modify add set put upload export generate convert format merge split apply fill download "
-    "make".split()
+    "make overwrite post store remember draft restore reply schedule".split()
 )
 _RECORDS = frozenset(
     "file files directory folder memory memories record row rows issue comment branch commit "
     "entity entities relation relations observation observations cell cells note notes event "
-    "events ticket card contact".split()
+    "events ticket card contact page pages block blocks review repository memo email emails "
+    "milestone label labels".split()
 )
 _PLACES = frozenset(
     "path file filename filepath outputpath outputfilename outputfile output destination dest "
     "target targetfile notebookpath savepath outputdir directory dir folder targetpath "
     "destinationpath destinationfilename newpath absolutepath relativeworkspacepath".split()
 )
+_TRIALS = frozenset("dryrun preview previewonly validateonly checkonly whatif".split())
 _TOKENS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
@@ -143,11 +153,13 @@ def writes(call: Call, rules: Rules, room: Room) -> str:
     modes = [text(call.arguments, key)[:MAX_SAID] for key in _MODES]
     if name in rules.reading_tools or any(mode.lower() in _LOOKING for mode in modes):
         return ""
+    if _tried(call.arguments):
+        return ""
     if name in rules.writing_tools:
         return f"tool:{name}"
     if _suffixed(call.name, rules.writing_tools):
         return "tool:suffix"
-    if any(sql_writes(room.take(text(call.arguments, key))) for key in _SQL):
+    if _states(call, room):
         return "tool:sql"
     named = any(_acts(said, call.arguments) for said in (_own_name(call.name), *modes))
     return "tool:verb" if named else ""
@@ -164,12 +176,60 @@ def _suffixed(name: str, names: frozenset[str]) -> bool:
     return tokens[0] == "mcp" and any("".join(tokens[-n:]) in names for n in (2, 3))
 
 
-def _acts(said: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a name has a verb of writing, and there is a place or a record to write to."""
-    tokens = [token.lower() for token in _TOKENS.findall(said[:MAX_SAID])]
-    if not tokens or tokens[0] in _ASKING or not _VERBS.intersection((tokens[0], tokens[-1])):
+def _states(call: Call, room: Room) -> bool:
+    """Whether a tool is handed a statement that changes what is stored, to carry it out."""
+    given = [room.take(text(call.arguments, key)) for key in _SQL]
+    if not any(_STATEMENT.match(one) and sql_writes(one) for one in given):
         return False
-    return bool(_RECORDS.intersection(tokens)) or _placed(arguments)
+    return not _TALKING.intersection(_tokens(_own_name(call.name)))
+
+
+# A question that is put in words does not begin like a statement.
+_STATEMENT = re.compile(
+    r"(?i)(?:[\s(;]++|--[^\n]*+|/\*[^*]*+\*/)*+(?:with|insert|update|delete|create|alter|drop"
+    r"|truncate|replace|merge|begin|start|set|use|pragma|select|do|call|db\.)"
+)
+_TALKING = frozenset(
+    "search find check checker validate validator explain lookup retrieve docs describe format "
+    "parse lint suggest".split()
+)
+
+
+def _tried(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call is a trial that is to leave nothing."""
+    on = (key for key, value in islice(arguments.items(), MAX_KEYS) if value is True)
+    return any(bare(key) in _TRIALS for key in on if len(key) <= MAX_SAID)
+
+
+def _tokens(said: str) -> list[str]:
+    return [token.lower() for token in _TOKENS.findall(said[:MAX_SAID])]
+
+
+def _acts(said: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a name has a verb of writing, and there is a place or a record to write to.
+
+    The verb comes first, last, or between the name of a service and that of a record.
+    """
+    tokens = _tokens(said)
+    if not tokens or tokens[0] in _ASKING:
+        return False
+    if _VERBS.intersection((tokens[0], tokens[-1])):
+        return bool(_RECORDS.intersection(tokens)) or _placed(arguments)
+    rest = tokens[2:]
+    served = len(tokens) > 1 and tokens[1] in _VERBS and _RECORDS.intersection(rest)
+    return bool(served) and not _ASKING.intersection(rest)
+
+
+def shows(name: str) -> bool:
+    """Whether a tool that no table knows shows what is there, by its first or last word."""
+    tokens = _tokens(_own_name(name))
+    return bool(tokens) and not _SHOWING.isdisjoint((tokens[0], tokens[-1]))
+
+
+def places(call: Call) -> bool:
+    """Whether a call names a place, and not to look there."""
+    tokens = _tokens(_own_name(call.name))
+    return bool(tokens) and tokens[0] not in _ASKING and _placed(call.arguments)
 
 
 def _placed(arguments: Mapping[str, Any]) -> bool:
@@ -195,14 +255,17 @@ _COMMANDS = (
     "shell_command",
     "command_line",
     "commandLine",
+    "CommandLine",
     "code",
     "input",
     "keystrokes",
     "action",
 )
-_CODES = ("code", "source", "script", "input", "python_code")
+_CODES = ("code", "source", "script", "input", "python_code", "query", "__arg1")
 _SHELL_LANGUAGES = frozenset("shell bash sh zsh powershell cmd".split())
-_RUNNING = re.compile(r"run|exec|test|check|lint|build|compile|process|output", re.I)
+_RUNNING = re.compile(
+    r"run|exec|test|check|lint|build|compile|process|output|stdin|send_?input|terminal|shell", re.I
+)
 MAX_LISTED = 50
 """Entries that are read of a list of commands."""
 
@@ -218,7 +281,7 @@ def command(call: Call, rules: Rules) -> str:
         return next(filter(None, map(_listed, _values(call.arguments, _COMMANDS))), "")
     if name in rules.writing_tools or name in rules.reading_tools:
         return ""
-    if _placed(call.arguments):
+    if _placed(call.arguments) or _acts(_own_name(call.name), call.arguments):
         return ""
     return next(filter(None, map(_listed, _values(call.arguments, ("command", "cmd")))), "")
 

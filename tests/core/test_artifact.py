@@ -76,6 +76,8 @@ def ran(command: str, answer: str = "") -> tuple[bool, bool]:
         "files/edit-file",
         "NotebookEdit",
         "save_memory",
+        "file_writer_tool",
+        "fs_append",
     ],
 )
 def test_a_tool_that_writes_is_known_in_every_spelling(name):
@@ -101,6 +103,27 @@ def test_a_tool_that_writes_is_known_in_every_spelling(name):
         ("__", {}, NOTHING),
         ("db_call", {"sql": "INSERT INTO t VALUES (1)"}, WROTE),
         ("db_call", {"sql": "SELECT * FROM t"}, NOTHING),
+        ("db_call", {"query": "-- x\n(insert into t values (1))"}, WROTE),
+        ("db_call", {"query": "SELECT * FROM t WHERE a = 'drop table t'"}, NOTHING),
+        ("db_call", {"query": "how do I insert into a table"}, NOTHING),
+        ("db_checker", {"query": "INSERT INTO t VALUES (1)"}, NOTHING),
+        ("brave_web_search", {"query": "create table or insert into"}, NOTHING),
+        ("mongo_call", {"query": "db.a.insertOne({})"}, WROTE),
+        ("edit_file", {"path": "a", "dryRun": True}, NOTHING),
+        ("edit_file", {"path": "a", "dryRun": False}, WROTE),
+        ("edit_file", {"path": "a", "x" * 200: True}, WROTE),
+        ("git_checkout", {"repo_path": "a", "branch_name": "b"}, NOTHING),
+        ("git_create_branch", {"branch_name": "b"}, WROTE),
+        ("jira_create_issue", {"summary": "x"}, WROTE),
+        ("API-post-page", {"parent": {}}, WROTE),
+        ("API-post-search", {"query": "page"}, NOTHING),
+        ("notion-update-page", {"page_id": "x", "command": "update_content"}, WROTE),
+        ("validate_create_issue", {"summary": "x"}, NOTHING),
+        ("jira_add", {"summary": "x"}, NOTHING),
+        ("browser_click", {"element": "create page"}, NOTHING),
+        ("memory__remember_memory", {"data": "x"}, WROTE),
+        ("overwrite_cell_source", {"cell_index": 1}, WROTE),
+        ("draft_email", {"to": "x"}, WROTE),
         ("mcp_files_read_file", {"path": "a"}, NOTHING),
         ("TodoWrite", {"todos": []}, NOTHING),
         ("update_plan", {"file": "x"}, NOTHING),
@@ -149,6 +172,23 @@ def test_other_tools_are_told_by_mode_verb_and_place(name, arguments, expected):
 )
 def test_an_edit_counts_unless_its_result_speaks_against_it(answer, expected):
     assert expected == did("edit", {"path": "a.txt"}, answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer", "expected"),
+    [
+        ("take_shot", {"filename": "a.png"}, "Took it and saved it as /tmp/a.png", WROTE),
+        ("speak", {"output_path": "a.mp3"}, "Saved to a.mp3", WROTE),
+        ("speak", {"text": "x"}, "Saved to a.mp3", NOTHING),
+        ("speak", {"output_path": "a.mp3"}, "Error: not saved to a.mp3", ERRED),
+        ("speak", {"output_path": "a.mp3"}, "It is said.\nSaved to a.mp3", NOTHING),
+        ("get_shot", {"filename": "a.png"}, "It was saved to a.png", NOTHING),
+        ("read_file", {"path": "a"}, "saved to a.png", NOTHING),
+        ("edit", {"path": "a"}, "The apply model did not make any changes to it.", NOTHING),
+    ],
+)
+def test_a_tool_may_say_first_of_all_that_it_saved_a_file(name, arguments, answer, expected):
+    assert expected == did(name, arguments, answer)
 
 
 def test_an_unanswered_write_is_none():
@@ -223,6 +263,9 @@ def test_custom_and_legacy_calls_and_content_parts_are_read():
         ("shell", {"command": 7, "cmd": "rm a"}, WROTE),
         ("sandbox", {"command": "rm a"}, WROTE),
         ("sandbox", {"cmd": "rm a"}, WROTE),
+        ("run_command", {"CommandLine": "rm a", "Cwd": "/x"}, WROTE),
+        ("Python_REPL", {"query": "open('a', 'w')"}, WROTE),
+        ("Python_REPL", {"__arg1": "open('a')"}, NOTHING),
         ("execute", {"language": "shell", "code": "rm a"}, WROTE),
         ("execute", {"language": "python", "code": "open('a', 'w')"}, WROTE),
     ],
@@ -957,6 +1000,15 @@ def test_error_words_in_text_that_was_merely_shown_do_not_count(command, answer,
         ("lookup", "[1, 2]", NOTHING),
         ("lookup", "{not json", NOTHING),
         ("run_tests", "1 failed, 2 passed in 0.1s", ERRED),
+        ("run_tests", '{"passed": 3, "failed": 1}', ERRED),
+        ("run_tests", '{"passed": 3, "failed": 0, "errors": []}', NOTHING),
+        ("lookup", '{"passed": 3, "failed": 1}', NOTHING),
+        ("write_stdin", "Process exited with code 1\nOutput:\nx", ERRED),
+        ("write_stdin", "Process exited with code 0\nOutput:\nx", NOTHING),
+        ("read_text_file", "Invalid input is refused.\n" + "more\n" * 10, NOTHING),
+        ("fs_view", "Invalid input is refused.\n" + "more\n" * 10, NOTHING),
+        ("docs_search", "Invalid input is refused.\n" + "more\n" * 10, NOTHING),
+        ("docs_search", "Error: rate limit exceeded", ERRED),
         ("think", "Error: x", ERRED),
         ("finish", "fine", NOTHING),
     ],
@@ -1055,6 +1107,44 @@ SEARCH = "a.py\n<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE\n"
         ("Done.", "Error: I see a traceback when I start it", NOTHING),
         ("Done.", "Now check it.", NOTHING),
         ('Action: write_file\nAction Input: {"path": "a"}\n', "Observation: ok", WROTE),
+        ('Action: Write File\nAction Input: {"path": "a"}\n', "Observation: ok", WROTE),
+        (
+            'Action:\n```json\n{"action": "write_file", "action_input": {"path": "a"}}\n```',
+            "Observation: ok",
+            WROTE,
+        ),
+        ('{"action_input": 1}', "Observation: ok", NOTHING),
+        (
+            '<invoke name="bash">\n<parameter name="command">rm a</parameter>\n</invoke>',
+            "<function_results>\nok\n</function_results>",
+            WROTE,
+        ),
+        (
+            "<tool_call>sh\n<arg_key>cmd</arg_key>\n<arg_value>rm a</arg_value>\n</tool_call>",
+            "<tool_response>\nok\n</tool_response>",
+            WROTE,
+        ),
+        (
+            "<use_mcp_tool>\n<server_name>x</server_name>\n<tool_name>write_file</tool_name>\n"
+            '<arguments>\n{"path": "a"}\n</arguments>\n</use_mcp_tool>',
+            "[use_mcp_tool for 'x'] Result:\n\nok",
+            WROTE,
+        ),
+        (
+            "<use_mcp_tool>\n<tool_name>read_file</tool_name>\n"
+            '<arguments>{"path": "a"}</arguments>\n</use_mcp_tool>',
+            "[use_mcp_tool for 'x'] Result:\n\nError: ENOENT: no such file",
+            ERRED,
+        ),
+        ("```python\n1/0\n```", "exitcode: 1 (execution failed)\nCode output: x", ERRED),
+        ("```sh\nrm a\n```", "exitcode: 0 (execution succeeded)\nCode output: ", WROTE),
+        ("```python\nopen('a', 'w')\n```", "The script ran but produced no output.", WROTE),
+        ("a.py\n```\nx\n```", "I committed the changes with git hash 1a & commit msg: x", WROTE),
+        ("```diff\n-x\n```", "I updated the files.", WROTE),
+        ("Nothing to do.", "I updated the files.", NOTHING),
+        ("I edit.\n```\nedit 1:2\nx > y\nend_of_edit\n```", "[File: a]\nx\nbash-$ ", WROTE),
+        ("I look.\n```\ncat a\n```", "Traceback (most recent call last):\nbash-$", NOTHING),
+        ("I look.\n```\nrm a\n```", "Fine, do that.", NOTHING),
         ("<write_to_file>\n<path>a</path>\n</write_to_file>", "[write_to_file] Result: ok", WROTE),
         (
             "<execute_command>\n<command>rm a</command>\n</execute_command>",
