@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from proxy.core.contract import CacheRule, Reuse
 
@@ -31,7 +30,9 @@ BRANCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A row of tokens. Of two segments with one key the shorter is the beginning of the longer."""
+    """A row of tokens. Of two segments with one key the shorter is the beginning of the longer. One
+    without tokens is a border: behind another model, or other parameters, nothing is shared.
+    """
 
     key: bytes
     tokens: int
@@ -62,16 +63,6 @@ def size(segments: Iterable[Segment]) -> int:
     return sum(segment.tokens for segment in segments)
 
 
-def _filled(segments: Segments) -> Segments:
-    """Without those that hold nothing: they make no difference between two prompts."""
-    if all(map(_tokens, segments)):
-        return segments
-    return tuple([segment for segment in segments if segment.tokens])
-
-
-_tokens = attrgetter("tokens")
-
-
 def held(rule: CacheRule, prompt: Segments, generated: Segments, whole: bool = False) -> Segments:
     """What stays when a request is over. With `whole` the last generated token stays too: its
     state, computed by the next request that holds it, is booked with the one that generated it.
@@ -85,7 +76,7 @@ def held(rule: CacheRule, prompt: Segments, generated: Segments, whole: bool = F
 
 def _fed_back(generated: Segments) -> Segments:
     """All but the last token."""
-    filled = _filled(generated)
+    filled = tuple(segment for segment in generated if segment.tokens)
     if not filled:
         return ()
     last = replace(filled[-1], tokens=filled[-1].tokens - 1)
@@ -93,11 +84,10 @@ def _fed_back(generated: Segments) -> Segments:
 
 
 def split(rule: CacheRule, rows: Sequence[Segments], prompt: Segments) -> Split:
-    """How a prompt is served. `rows` are what is `held`, oldest first.
+    """How a prompt is served. `rows` are what is held, oldest first.
 
     The row that it shares most with counts, the youngest of several.
     """
-    prompt, rows = _filled(prompt), list(map(_filled, rows))
     best = max(reversed(rows), key=lambda row: _common(row, prompt)[1], default=())
     index, common = _common(best, prompt)
     total = size(prompt)

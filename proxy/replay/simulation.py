@@ -95,7 +95,7 @@ def _run(policy: Policy, agent: Agent) -> Run:
         gone = [_drops(policy, agent, step, at) for step in range(at)]
         rows = (part[1:] if out else part for part, out in zip(parts, gone, strict=False))
         prompt = (Segment(b"preamble", agent.preamble), *(it for row in rows for it in row))
-        served.append((prompt, (reasoning, action)))
+        served.append((_said(prompt), _said((reasoning, action))))
         dropped = sum(gone)
     return Run(policy, agent, dropped, tuple(served))
 
@@ -106,6 +106,11 @@ def _parts(agent: Agent, step: int) -> Segments:
         Segment(b"action %d" % step, agent.action),
         Segment(b"observation %d" % step, agent.observation),
     )
+
+
+def _said(segments: Segments) -> Segments:
+    """Without those that are empty: what is not said parts nothing from anything."""
+    return tuple([it for it in segments if it.tokens])
 
 
 def _drops(policy: Policy, agent: Agent, step: int, steps: int) -> bool:

@@ -41,10 +41,9 @@ def in_tokens(segments: Segments) -> list[tuple[bytes, int]]:
 
 
 def shared(a: Segments, b: Segments) -> int:
-    """The common beginning, in tokens; a segment that holds nothing makes no difference."""
+    """The common beginning, counted token by token, with segments that hold nothing as borders."""
     tokens = 0
-    filled = ([segment for segment in row if segment.tokens] for row in (a, b))
-    for one, other in zip(*filled, strict=False):
+    for one, other in zip(a, b, strict=False):
         if one.key != other.key:
             break
         tokens += min(one.tokens, other.tokens)

@@ -107,6 +107,20 @@ def test_a_reply_that_was_not_recorded_is_what_the_next_request_echoes():
     assert replay(good, "f", it).under == replay(silent, "f", it).under
 
 
+def test_another_model_reads_nothing_of_what_was_sent_to_one():
+    it, good = plan(), session_of(trajectory(2), "id")
+    first, second = good.requests()
+    other = replace(second, body=second.body.replace(b"model-1", b"model-2"))
+
+    same, switched = (
+        under(replay(replace(good, requests=lambda rows=rows: iter(rows)), "f", it), it, "keep")
+        for rows in ([first, second], [first, other])
+    )
+
+    assert [PREAMBLE + REASONING + ACTION - 1, PREAMBLE, 0] == [it.read for it in same.served]
+    assert [0, 0, 0] == [it.read for it in switched.served]
+
+
 def test_a_window_rewrites_the_prefix_once_steps_leave_it():
     it = plan("keep_latest:1")
     found = under(replayed(trajectory(STEPS), it), it, "keep_latest:1")
