@@ -67,7 +67,7 @@ def _answered(message: Mapping[str, Any], answers: Sequence[Any]) -> Iterator[tu
 def _judged(call: Call, result: Result, rules: Rules, room: shell.Room) -> tuple[str, str]:
     """The rule by which one call wrote, and the one by which it failed."""
     if tools.bare(call.name) in rules.never_writing_tools:
-        kind = Kind.RUN if tools.runs(call) else Kind.OTHER
+        kind = Kind.RUN if tools.runs(call) else Kind.TEXT
         return "", outcome(result, kind, extra=rules.error_patterns).rule
     command = tools.command(call, rules)
     if command:
@@ -105,10 +105,13 @@ _NOTHING_DONE = re.compile(
 def _kind(call: Call, rule: str, rules: Rules) -> Kind:
     if rule:
         return Kind.WRITE
+    if tools.answers(call.name):
+        return Kind.TEXT
     name = tools.bare(call.name)
     if name in rules.reading_tools or name in rules.writing_tools or tools.shows(call.name):
         return Kind.READ
-    return Kind.RUN if tools.runs(call) else Kind.OTHER
+    ran = name in rules.code_tools or name in rules.shell_tools or tools.runs(call)
+    return Kind.RUN if ran else Kind.OTHER
 
 
 # --- program text -------------------------------------------------------------------------------
@@ -117,13 +120,20 @@ _FUNCTION = re.compile(r"(?<![.\w])([a-z]++(?:_[a-z]++)++)\(")
 _FIRST_TEXT = re.compile(
     r"""\s{0,40}(?:\w{1,20}\s?=\s?)?[rf]?(?:\"{3}|'{3}|"|')([^\n]{0,2000}?)(?:\"{3}|'{3}|"|')"""
 )
+# A notebook's cell that is written to a file, or handed to a shell as a whole or by the line.
+_CELL = re.compile(r"\s{0,20}%%(?:writefile|file)\b")
+_SHELL_CELL = re.compile(r"\s{0,20}%%(?:bash|sh|script bash)\b[^\n]{0,100}\n")
+_BANG = re.compile(r"^[ \t]{0,40}!(?!=)([^\n]{1,2000})", re.M)
+_SPAWNING = re.compile(r"\b(?:os\.(?:system|popen)|subprocess\.\w{1,20}|exec(?:File)?Sync)\(")
+_LIST = re.compile(r"\s{0,40}\[([^\]\n]{0,1000})\]")
+_LISTED = re.compile(r"""'([^'\n]{0,500})'|"([^"\n]{0,500})\"""")
 MAX_FUNCTIONS = 500
 """Function calls that are looked at in a program text."""
 
 
 def _code_rule(code: str, rules: Rules, room: shell.Room) -> str:
     """The rule by which a program text writes: by itself, or by the agent's tools that it calls."""
-    if effects.code_writes(code):
+    if effects.code_writes(code) or _CELL.match(code):
         return "code"
     for function in islice(_FUNCTION.finditer(code), MAX_FUNCTIONS):
         name = tools.bare(function[1])
@@ -132,7 +142,27 @@ def _code_rule(code: str, rules: Rules, room: shell.Room) -> str:
         command = _FIRST_TEXT.match(code, function.end()) if name in rules.shell_tools else None
         if command and any(map(effects.leaves, shell.commands(command[1], room))):
             return "code:shell"
+    handed = islice(_handed(code), MAX_FUNCTIONS)
+    if any(any(map(effects.leaves, shell.commands(one, room))) for one in handed):
+        return "code:shell"
     return ""
+
+
+def _handed(code: str) -> Iterator[str]:
+    """The commands that a program text has a shell, or the system, run."""
+    cell = _SHELL_CELL.match(code)
+    if cell is not None:
+        yield code[cell.end() :]
+    if "!" in code:
+        yield from (line[1] for line in _BANG.finditer(code))
+    for spawn in _SPAWNING.finditer(code):
+        listed = _LIST.match(code, spawn.end())
+        text = _FIRST_TEXT.match(code, spawn.end())
+        if listed is not None:
+            words = (word[0] or word[1] for word in _LISTED.findall(listed[1]))
+            yield " ".join(map(tools.quoted, words))
+        elif text is not None:
+            yield text[1]
 
 
 # --- commands -----------------------------------------------------------------------------------

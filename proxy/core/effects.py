@@ -124,6 +124,7 @@ def _ffmpeg(args: Sequence[str]) -> bool:
     return args[-2:-1] not in (["-i"], ("-i",)) and _durable(args[-1])
 
 
+_QUITTING = re.compile(r"(?:\+|.*\|\s?)?(?:wq?a?|x|up(?:date)?)!?\Z", re.S)
 _SETTERS = frozenset(
     "set mset setex setnx append incr incrby decr decrby del unlink expire rename hset hmset hdel "
     "hincrby lpush rpush lpop rpop lset sadd srem zadd zrem xadd flushall flushdb".split()
@@ -226,6 +227,8 @@ _FILES: Mapping[str, _Rule] = {
     **dict.fromkeys("mogrify pdflatex xelatex lualatex".split(), _operand),
     **dict.fromkeys(("soffice", "libreoffice"), _Writes(when=("--convert-to",))),
     **dict.fromkeys("mmdc rsvg-convert gpg".split(), _Writes(when=("-o", "--output"))),
+    "inkscape": _Writes(when=("-o", "--export-filename")),
+    **dict.fromkeys(("vi", "vim", "nvim"), lambda args: any(map(_QUITTING.match, args))),
     "dot": lambda args: any(arg.startswith(("-o", "-O")) for arg in args),
     "jupyter nbconvert": _Writes(unless=("--stdout", *_DRY)),
     "openssl": _Writes(when=("-out", "-keyout")),
@@ -487,10 +490,23 @@ _FLEETING = re.compile(
 )
 
 
+_EXECUTED = re.compile(
+    r"""\.execute\w{0,10}\(\s{0,40}(?i:[fru]{0,2}["']{1,3}\s{0,80}(?:insert|update|delete|create|drop|alter"""
+    r"""|replace)\s)"""
+)
+_KEPT = re.compile(r"\.commit\(|\bautocommit\b|\.begin\(")
+
+
 def code_writes(code: str) -> bool:
-    """Whether a program text of some scripting language writes files that stay when it ends."""
+    """Whether a program text of some scripting language writes what stays when it ends: files, or
+    rows that it commits.
+    """
     read = code[:MAX_TEXT]
-    return _CODE.search(read) is not None and _FLEETING.search(read) is None
+    if _CODE.search(read) is not None:
+        return _FLEETING.search(read) is None
+    if ".execute" not in read or ":memory:" in read:
+        return False
+    return _EXECUTED.search(read) is not None and _KEPT.search(read) is not None
 
 
 # --- what a command does otherwise --------------------------------------------------------------
@@ -531,6 +547,8 @@ _LISTING: Mapping[str, frozenset[str]] = {
     "terraform": frozenset({"show", "output", "state"}),
     **dict.fromkeys("heroku fly flyctl vercel railway pm2".split(), frozenset({"logs"})),
     "adb": frozenset({"logcat", "devices"}),
+    "aws": frozenset({"logs"}),
+    "gcloud": frozenset({"logging", "logs"}),
     **dict.fromkeys(("apt", "apt-cache", "brew"), frozenset({"list", "show", "search", "info"})),
     "journalctl": frozenset(),
     "systemctl": frozenset({"status", "list-units", "cat", "show", "is-active"}),

@@ -41,6 +41,8 @@ class Kind(Enum):
 
     READ = "read"
     """Shows text that is there."""
+    TEXT = "text"
+    """Says something: a page, a summary, another agent, a user."""
     PLAIN = "plain"
     """A shell command of programs that show or move text."""
     RUN = "run"
@@ -96,6 +98,7 @@ _MCP = re.compile(r"\A(?:meta=\S{1,200} )?(?:content=)?\[?TextContent\(")
 _MCP_TEXT = re.compile(r"text=(['\"])")
 _LEAD = re.compile(
     r"""(?ix) \A \s{0,40} (?: (?:observation|tool\soutput|execution\slogs|result):[ \t]{0,40}\r?\n
+      | observation:\s{1,4}
       | <system>
       | \[[a-z]\w{1,40} (?:\sfor\s[^\n]{0,300})? \] \s result:\s{0,4}
       | \#{3}\s(?:result|error)[ \t]{0,4}\n )"""
@@ -152,7 +155,7 @@ def _json(text: str, kind: Kind) -> _Layers | None:
     if start not in ("{", "[") or len(text) > MAX_JSON:
         return None
     value = parsed(text)
-    shown = kind in (Kind.READ, Kind.PLAIN)
+    shown = kind in (Kind.READ, Kind.TEXT, Kind.PLAIN)
     code: int | None = None
     error = ""
     texts: list[str] = []
@@ -285,7 +288,7 @@ _START = re.compile(
       | unknown\s | unsupported\s | no\ssuch\b | not\sfound | permission\sdenied | access\sdenied
       | operation\snot\spermitted | not\sallowed | not\sa\s(?:file|directory) | fatal: | panic:
       | timed?\s?out\b | aborted | cancell?ed | interrupted | rejected | missing\s | skipped\s
-      | no\sresult\sprovided | request\s(?:interrupted|failed) | (?!no\b)[a-z]{1,20}[ ]error[ ]?:
+      | no\sresult\sprovided | request\sinterrupted | (?!no\b)[a-z]{1,20}[ ](?:failed\b|error[ ]?:)
       | (?:input|schema|argument|parameter)s?\s(?:validation|error) | http\s(?:error\s)?[45]\d\d\b
       | [45]\d\d\s(?:client|server|bad|not|forbidden|unauthorized|internal|too) )"""
 )
@@ -297,7 +300,7 @@ _WITHIN = re.compile(
       | is\s(?:not\s)?a\sdirectory | is\snot\sa\s(?:valid|file) | permission\sdenied
       | an\serror\soccurred | (?:has|was)\s(?:been\s)?(?:denied|rejected|cancell?ed|aborted)
       | not\s(?:allowed|permitted|supported) | must\sbe\s(?:an?\s)?absolute
-      | beyond\s(?:the\s)?end\sof )"""
+      | beyond\s(?:the\s)?end\sof | exceeds\s(?:the\s)?max )"""
 )
 # What a shell tool says in place of an output.
 _FAILED_COMMAND = re.compile(
@@ -335,6 +338,7 @@ _REFUSED = re.compile(
 _UNEDITED_START = re.compile(
     r"""(?ix) \A [\W_]{0,6} (?: no\s(?:exact\s)?(?:match|replacement|change|edit|occurrence)
       | multiple\s(?:matches|occurrences) | (?:the\s\w{1,20}\s)?did\snot\s | nothing\sto\s
+      | found\s\d+\s(?:matches|occurrences)\b[^\n]{0,80}\bbut\b
       | your\sproposed\sedit\b | (?:the\s)?file\shas\s(?:been\s)?(?:modified|changed)\ssince\b
       | (?:old_?str(?:ing)?|string\sto\sreplace|search\s(?:text|block|string))\b
         [^\n]{0,80}? \bnot\s )"""
@@ -370,6 +374,8 @@ def _words(text: str, kind: Kind, code: int | None) -> str:
         return _editor_words(text)
     if kind in (Kind.PLAIN, Kind.RUN):
         told = _shell_words(text, kind, code)
+    elif kind is Kind.TEXT:
+        told = _hard(text) or _brief(text) and _START.match(text) is not None
     elif kind is Kind.READ:
         told = _hard(text) and not _FIELD.match(text) or _brief(text) and _soft(text)
     else:

@@ -60,6 +60,7 @@ _OWN: Mapping[str, re.Pattern[str]] = {
         ("systemctl", r"^Failed to |^Unit \S{1,80} could not be found|^Job for \S{1,80} failed"),
         ("flake8 pycodestyle pydocstyle pylint hadolint", _LINES),
         ("yamllint", r"^ {2}\d+:\d+ {1,8}error "),
+        ("sqlfluff", r"\A== \[[^\]\n]{1,200}\] FAIL$"),
         ("shellcheck", r"^In \S{1,200} line \d+:$"),
     )
     for program in programs.split()
@@ -175,6 +176,9 @@ _PRINTED: Sequence[tuple[str, re.Pattern[str], str]] = tuple(
         ("Executed ", r"^\s{0,8}Executed \d+ tests?, with [1-9]", "tests"),
         ("nox > ", r"^nox > Session \S{1,80} failed", "tests"),
         *((sign, _MARK + sign + r"(?![^\n]*\bexpected\b)", "tests") for sign in "✗✘❌✕"),
+        ("✖ ", _MARK + r"✖ (?!\d+ problems?\b|[^\n]*\bexpected\b)", "tests"),
+        ("***Test Failed", r"^\*{3}Test Failed\*{3}", "tests"),
+        ("exiting with code ", r"\bexiting with code [1-9]", "exit_code"),
         ("× ", _MARK + r"× (?![^\n]*\bexpected\b)", "tests"),
         # linters, compilers, package managers
         ("✖ ", r"✖ \d+ problems? \([1-9]", "checks"),
@@ -213,7 +217,14 @@ _PRINTED: Sequence[tuple[str, re.Pattern[str], str]] = tuple(
         ("*** ", r"^make(?:\[\d+\])?: \*\*\*", "error_line"),
         ("FAIL", r"\b(?:BUILD|Build) FAIL(?:URE|ED)\b", "error_line"),
         ("CMake Error", r"^CMake Error\b", "error_line"),
-        (".go:", r"^# \S{1,200}\n(?:vet: )?[\w./-]{1,200}\.go:\d+:\d+: ", "error_line"),
+        (".go:", r"^(?:vet: )?[\w./-]{1,200}\.go:\d+:\d+: ", "error_line"),
+        ("error:\n", r"^[\w./-]{1,200}:\d+:\d+: error:$", "error_line"),
+        ("ERROR!", r"^ERROR! ", "error_line"),
+        ("Error: ", r"^\S{1,200}\(\d+, \d+\) Error: |^-- [^\n]{1,60} Error: ", "error_line"),
+        ("Could not connect", r"^Could not connect to \S", "error_line"),
+        ("Coverage failure", r"^Coverage failure: ", "checks"),
+        ("Issues found: ", r"\bIssues found: [1-9]", "checks"),
+        ("Status: ", r"^Status: [1-9]\d* ERROR", "checks"),
         ("ELIFECYCLE", r"^\s{0,4}ELIFECYCLE\b", "error_line"),
         ("ERR_PNPM", r"^\s{0,4}ERR_PNPM_", "error_line"),
         ("arse error: ", r"^(?:PHP )?Parse error: ", "error_line"),
@@ -253,6 +264,9 @@ _PRINTED: Sequence[tuple[str, re.Pattern[str], str]] = tuple(
             r"(?:[^\n]{0,400}\n){0,4}?\s{2,8}at ",
             "exception",
         ),
+        ("** (", r"^\*\* \([A-Z][\w.]{1,80}\) ", "exception"),
+        ("lua", r"^lua[\w.]{0,6}: [^\n]{1,200}:\d+: ", "exception"),
+        ("Syntax error: ", r"^[\w./-]{1,100}: \d+: Syntax error: ", "exception"),
         ("Execution ", r"^Execution (?:halted|of \S{1,200} aborted)", "exception"),
         ("syntax error at ", r"\bsyntax error at \S{1,200} line \d", "exception"),
         (

@@ -122,6 +122,10 @@ _ASKING = _LOOKING | frozenset(
     "simulate estimate compare explain".split()
 )
 _SHOWING = frozenset("view read list search find cat grep glob lookup".split())
+_ANSWERING = frozenset(
+    "fetch webfetch websearch scrape browse research ask summarize translate agent task tavily "
+    "brave serper exa perplexity".split()
+)
 _MODES = ("command", "operation", "action", "op")
 _SQL = ("sql", "query", "statement")
 _VERBS = frozenset(
@@ -226,6 +230,12 @@ def shows(name: str) -> bool:
     return bool(tokens) and not _SHOWING.isdisjoint((tokens[0], tokens[-1]))
 
 
+def answers(name: str) -> bool:
+    """Whether a tool hands on what somebody says: the web, a person, another agent."""
+    tokens = _tokens(_own_name(name))
+    return not _ANSWERING.isdisjoint(tokens) or {"web", "search"}.issubset(tokens)
+
+
 def places(call: Call) -> bool:
     """Whether a call names a place, and not to look there."""
     tokens = _tokens(_own_name(call.name))
@@ -298,7 +308,7 @@ def _listed(value: Any) -> str:
         return ""
     entries = [_entry(entry) for entry in value[:MAX_LISTED]]
     if entries and not re.search(r"\s", entries[0]):
-        return " ".join(_quoted(entry) for entry in entries)
+        return " ".join(quoted(entry) for entry in entries)
     return "\n".join(entries)
 
 
@@ -310,7 +320,8 @@ def _is_map(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
+    """A word as a shell reads it."""
     return "'" + word.replace("'", "'\\''") + "'"
 
 
