@@ -185,7 +185,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} µs" if seconds < 0.0001 else f"{seconds * 1000:.2f} ms"
 
 
-WIDTH = 110
+WIDTH = 132
 """Characters that the table takes."""
 COLUMNS = (DIRECT, NGINX, LETHE, SHARED)
 
