@@ -117,52 +117,26 @@ def _kind(call: Call, rule: str, rules: Rules) -> Kind:
 # --- program text -------------------------------------------------------------------------------
 
 _FUNCTION = re.compile(r"(?<![.\w])([a-z]++(?:_[a-z]++)++)\(")
-_FIRST_TEXT = re.compile(
-    r"""\s{0,40}(?:\w{1,20}\s?=\s?)?[rf]?(?:\"{3}|'{3}|"|')([^\n]{0,2000}?)(?:\"{3}|'{3}|"|')"""
-)
-# A notebook's cell that is written to a file, or handed to a shell as a whole or by the line.
-_CELL = re.compile(r"\s{0,20}%%(?:writefile|file)\b")
-_SHELL_CELL = re.compile(r"\s{0,20}%%(?:bash|sh|script bash)\b[^\n]{0,100}\n")
-_BANG = re.compile(r"^[ \t]{0,40}!(?!=)([^\n]{1,2000})", re.M)
-_SPAWNING = re.compile(r"\b(?:os\.(?:system|popen)|subprocess\.\w{1,20}|exec(?:File)?Sync)\(")
-_LIST = re.compile(r"\s{0,40}\[([^\]\n]{0,1000})\]")
-_LISTED = re.compile(r"""'([^'\n]{0,500})'|"([^"\n]{0,500})\"""")
 MAX_FUNCTIONS = 500
 """Function calls that are looked at in a program text."""
 
 
 def _code_rule(code: str, rules: Rules, room: shell.Room) -> str:
     """The rule by which a program text writes: by itself, or by the agent's tools that it calls."""
-    if effects.code_writes(code) or _CELL.match(code):
+    if effects.code_writes(code):
         return "code"
     for function in islice(_FUNCTION.finditer(code), MAX_FUNCTIONS):
         name = tools.bare(function[1])
         if name in rules.writing_tools:
             return "code:tool"
-        command = _FIRST_TEXT.match(code, function.end()) if name in rules.shell_tools else None
-        if command and any(map(effects.leaves, shell.commands(command[1], room))):
+        text = effects.FIRST_TEXT.match(code, function.end()) if name in rules.shell_tools else None
+        if text and _any_leaves(text[1], room):
             return "code:shell"
-    handed = islice(_handed(code), MAX_FUNCTIONS)
-    if any(any(map(effects.leaves, shell.commands(one, room))) for one in handed):
-        return "code:shell"
-    return ""
+    return "code:shell" if any(_any_leaves(one, room) for one in effects.spawned(code)) else ""
 
 
-def _handed(code: str) -> Iterator[str]:
-    """The commands that a program text has a shell, or the system, run."""
-    cell = _SHELL_CELL.match(code)
-    if cell is not None:
-        yield code[cell.end() :]
-    if "!" in code:
-        yield from (line[1] for line in _BANG.finditer(code))
-    for spawn in _SPAWNING.finditer(code):
-        listed = _LIST.match(code, spawn.end())
-        text = _FIRST_TEXT.match(code, spawn.end())
-        if listed is not None:
-            words = (word[0] or word[1] for word in _LISTED.findall(listed[1]))
-            yield " ".join(map(tools.quoted, words))
-        elif text is not None:
-            yield text[1]
+def _any_leaves(command: str, room: shell.Room) -> bool:
+    return any(map(effects.leaves, shell.commands(command, room)))
 
 
 # --- commands -----------------------------------------------------------------------------------
@@ -321,7 +295,9 @@ def _refused(at: int, ran: Sequence[_Ran], line: _Line, told: _Told) -> bool:
     one = ran[at].simple
     if effects.inline(one) and told.own_trace:
         return True
-    return line.last[one.program] == at and complained(told.complaints, one.program, one.targets)
+    # What a program that ran says of itself is not said of the file that its output goes to.
+    speaker = "" if ran[at].rule == "redirect" and not ran[at].plain else one.program
+    return line.last[one.program] == at and complained(told.complaints, speaker, one.targets)
 
 
 def _outlived(at: int, ran: Sequence[_Ran], line: _Line, found: Outcome) -> bool:

@@ -7,10 +7,11 @@ step's reasoning, one that is made up drops it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from proxy.core.shell import MAX_TEXT, SHELLS, Simple, handed, operands
+from proxy.core.shell import MAX_TEXT, SHELLS, Room, Simple, commands, handed, operands, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +416,7 @@ def _by_text(simple: Simple) -> str:
         return "sql" if sql_writes(" ".join((*simple.words[1:], simple.stdin))) else ""
     code = inline(simple)
     if code:
-        return "code" if code_writes(code) else ""
+        return "code" if code_writes(code) or _spawns(code) else ""
     return "code" if _DOTNET.search(simple.program) else ""
 
 
@@ -468,6 +469,9 @@ _CODE = re.compile(
         |truncate) \(
     | \b shutil \. (?:copy\w*|move|rmtree|make_archive|unpack_archive) \(
     | \. (?:unlink|rmdir|mkdir|touch|symlink_to|extractall|imwrite|imsave) \(
+    | \b Path \( [^()\n]{0,200} \) \. (?:rename|replace) \(
+    | \b (?:ZipFile|TarFile|h5py\.File) \( [^()\n]{0,200} , \s{0,80}+ (?:mode\s?=\s?)? ['"][wxa]
+    | \b ExcelWriter \(
     | \b (?:urlretrieve|np\.save\w*|torch\.save) \(
     | \b fileinput\. (?: (?!fileinput\.) [^\n] ){0,200} inplace
     # JavaScript
@@ -490,6 +494,49 @@ _FLEETING = re.compile(
 )
 
 
+# A notebook's cell that is written to a file, or handed to a shell as a whole or by the line.
+_CELL = re.compile(r"\s{0,20}%%(?:writefile|file)\b")
+_SHELL_CELL = re.compile(r"\s{0,20}%%(?:bash|sh|script bash)\b[^\n]{0,100}\n")
+_BANG = re.compile(r"^[ \t]{0,40}!(?!=)([^\n]{1,2000})", re.M)
+_SPAWNING = re.compile(r"\b(?:os\.(?:system|popen)|subprocess\.\w{1,20}|exec(?:File)?Sync)\(")
+FIRST_TEXT = re.compile(
+    r"""\s{0,40}(?:\w{1,20}\s?=\s?)?[rf]?(?:\"{3}|'{3}|"|')([^\n]{0,2000}?)(?:\"{3}|'{3}|"|')"""
+)
+"""The text that a call is handed first, from behind its parenthesis."""
+_LIST = re.compile(r"\s{0,40}\[([^\]\n]{0,1000})\]")
+_LISTED = re.compile(r"""'([^'\n]{0,500})'|"([^"\n]{0,500})\"""")
+MAX_SPAWNED = 100
+"""Commands that are read of one program text."""
+
+
+def spawned(code: str) -> Iterator[str]:
+    """The commands that a program text has a shell, or the system, run."""
+    return islice(_spawned(code), MAX_SPAWNED)
+
+
+def _spawned(code: str) -> Iterator[str]:
+    cell = _SHELL_CELL.match(code)
+    if cell is not None:
+        yield code[cell.end() :]
+    if "!" in code:
+        yield from (line[1] for line in _BANG.finditer(code))
+    for spawn in _SPAWNING.finditer(code):
+        listed = _LIST.match(code, spawn.end())
+        text = FIRST_TEXT.match(code, spawn.end())
+        if listed is not None:
+            words = (word[0] or word[1] for word in _LISTED.findall(listed[1]))
+            yield " ".join(map(quoted, words))
+        elif text is not None:
+            yield text[1]
+
+
+def _spawns(code: str) -> bool:
+    """Whether a program text that a command runs has another one write."""
+    room = Room(text=2000, pieces=60)
+    spawns = (_SPAWNING.search(code) and spawned(code)) or ()
+    return any(any(map(leaves, commands(room.take(one), room))) for one in spawns)
+
+
 _EXECUTED = re.compile(
     r"""\.execute\w{0,10}\(\s{0,40}(?i:[fru]{0,2}["']{1,3}\s{0,80}(?:insert|update|delete|create|drop|alter"""
     r"""|replace)\s)"""
@@ -502,6 +549,8 @@ def code_writes(code: str) -> bool:
     rows that it commits.
     """
     read = code[:MAX_TEXT]
+    if _CELL.match(read):
+        return True
     if _CODE.search(read) is not None:
         return _FLEETING.search(read) is None
     if ".execute" not in read or ":memory:" in read:

@@ -162,7 +162,7 @@ def _json(text: str, kind: Kind) -> _Layers | None:
     for depth, node in _nodes(value):
         code = _code(node) if code is None else code
         if depth == 0 and (not shown or len(node) <= _SMALL):
-            error = error or _payload(node) or (_counted(node) if kind is Kind.RUN else "")
+            error = error or _payload(node, kind)
         texts += [node[key] for key in _OUTPUTS if isinstance(node.get(key), str)]
     return _Layers("\n".join(texts), code, error) if code is not None or error or texts else None
 
@@ -196,7 +196,10 @@ def _code(node: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _payload(node: Mapping[str, Any]) -> str:
+_TOLD = ("error", "message", "reason", "detail", "details", "code")
+
+
+def _payload(node: Mapping[str, Any], kind: Kind) -> str:
     if node.get("isError") is True or node.get("is_error") is True:
         return "is_error"
     if any(node.get(flag) is False for flag in _FLAGS):
@@ -204,7 +207,16 @@ def _payload(node: Mapping[str, Any]) -> str:
     if _is_error(node.get("error")) or _is_error(node.get("errors")):
         return "error_payload"
     status = node.get("status")
-    return "error_payload" if isinstance(status, str) and status.lower() in _FAILED else ""
+    if isinstance(status, str) and status.lower() in _FAILED and _own_status(node, kind):
+        return "error_payload"
+    return _counted(node) if kind is Kind.RUN else ""
+
+
+def _own_status(node: Mapping[str, Any], kind: Kind) -> bool:
+    """Whether a status is the call's, and not that of a task or an order which it shows."""
+    if kind is Kind.RUN or len(node) == 1 or node["status"].lower() == "error":
+        return True
+    return any(key in node for key in _TOLD)
 
 
 def _counted(node: Mapping[str, Any]) -> str:
@@ -266,6 +278,7 @@ _SOMEBODY_SAID_NO = r"""(?:the\s)?user\s(?:has\s)?
 _HARD = re.compile(
     r"""(?ix) \A [\W_]{0,6} (?:
         error \s* : (?! \s* (?:\(?none\b|null\b|undefined\b|false\b|0\b|pip's\s))
+          (?! (?-i:(?<=ERROR:)[\w.]{1,60}:) )
       | errors? \s (?:executing|calling|running|invoking|while|when|reading|writing
           |editing|occurred|processing|creating|applying|during|in\stool|from\stool)
       | an?\s (?:unexpected\s|internal\s|unknown\s)? error \s (?:has\s)? occurred
@@ -392,7 +405,7 @@ def _soft(text: str) -> bool:
     """Whether a short result consists of an error."""
     if len(text) >= SHORT:
         return False
-    said = text if text[:1] == '"' else _QUOTED.sub('""', text[:EDGE])
+    said = text if text[:1] in ('"', "{", "[") else _QUOTED.sub('""', text[:EDGE])
     return bool(_START.match(text) or _WITHIN.match(said) or _after(text))
 
 

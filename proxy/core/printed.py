@@ -39,14 +39,19 @@ _LINES = r"^[^\s:]{1,200}:\d+:(?:\d+:)? [A-Z]{1,3}\d{3,4}\b"
 _OWN: Mapping[str, re.Pattern[str]] = {
     program: re.compile(pattern, re.M)
     for programs, pattern in (
-        ("git", r"^(?:fatal: |error: |CONFLICT \(|! \[rejected\])"),
+        (
+            "git",
+            r"^(?:fatal: |error: |CONFLICT \(|! \[rejected\]|No stash entries found"
+            r"|There is no tracking information)",
+        ),
         (
             "gh",
             r"\A(?:gh: |HTTP [45]\d\d: |failed to |could not |unknown |no pull requests"
             r"|You are not logged)|^GraphQL: |^(?:pull request|issue) \w{1,20} failed: ",
         ),
         ("patch", r"^Hunk #\d+ FAILED|\bhunks? FAILED\b|^patch: \*{4}|^\*{4} Only garbage"),
-        ("wget", r"\bERROR \d{3}: |\bunable to resolve host|\) failed: |^failed: "),
+        ("zip", r"^zip (?:I/O )?error: "),
+        ("wget", r"\bERROR \d{3}: |\bunable to resolve host|\bfailed: "),
         ("docker podman docker-compose", _DOCKER),
         ("kubectl oc", _KUBE),
         ("ssh scp sftp rsync", _SSH),
@@ -56,6 +61,10 @@ _OWN: Mapping[str, re.Pattern[str]] = {
             r"|^(?:upload|download|copy|move) failed: |^Could not connect to the endpoint",
         ),
         ("jq", r"^(?:jq: |parse )error"),
+        ("json.tool", r"\A(?:Expecting|Extra data|Invalid|Unterminated) "),
+        ("pip pip3", r"^WARNING: Package\(s\) not found"),
+        ("openssl", r"^Unable to load |^Can't open |:error:[0-9A-F]{8}:"),
+        ("perl", r"^Can't (?:open perl script|locate) "),
         ("yq", r"^Error: "),
         ("systemctl", r"^Failed to |^Unit \S{1,80} could not be found|^Job for \S{1,80} failed"),
         ("flake8 pycodestyle pydocstyle pylint hadolint", _LINES),
@@ -222,6 +231,7 @@ _PRINTED: Sequence[tuple[str, re.Pattern[str], str]] = tuple(
         ("ERROR!", r"^ERROR! ", "error_line"),
         ("Error: ", r"^\S{1,200}\(\d+, \d+\) Error: |^-- [^\n]{1,60} Error: ", "error_line"),
         ("Could not connect", r"^Could not connect to \S", "error_line"),
+        ("Diff in ", r"^Diff in \S{1,300}:\d+:", "checks"),
         ("Coverage failure", r"^Coverage failure: ", "checks"),
         ("Issues found: ", r"\bIssues found: [1-9]", "checks"),
         ("Status: ", r"^Status: [1-9]\d* ERROR", "checks"),
@@ -296,13 +306,16 @@ _CLOSING = re.compile(r"\s{0,8}</\w{1,40}>\s{0,8}\Z")
 
 def printed(output: str) -> str:
     """The rule by which the output of a program that ran shows a failure, or nothing."""
+    last = _last_line(output)
+    # Who reads the output had enough of it.
+    if last.startswith("BrokenPipeError"):
+        return ""
     for sign, rows in _GROUPS:
         if sign not in output:
             continue
         for needle, pattern, rule in rows:
             if needle in output and pattern.search(output):
                 return rule
-    last = _last_line(output)
     if _RAISED.match(last) or _REPR.match(output):
         return "exception"
     return "exit_code" if _ECHOED.match(last.strip()) else ""

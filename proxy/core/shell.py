@@ -454,6 +454,11 @@ def _wrapped(words: list[str]) -> list[str] | None:
     return None if inner[:1] == ["test"] else inner
 
 
+def quoted(word: str) -> str:
+    """A word as a shell reads it."""
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
 def operands(words: Sequence[str], valued: frozenset[str], leading: int = 0) -> Sequence[str]:
     """What follows the options, their values, assignments and the `leading` operands."""
     at = 0

@@ -14,7 +14,7 @@ from typing import Any
 
 from proxy.core.calls import Call
 from proxy.core.effects import sql_writes
-from proxy.core.shell import Room
+from proxy.core.shell import Room, quoted
 
 WRITING_TOOLS = frozenset(
     # editors of coding agents
@@ -35,7 +35,8 @@ WRITING_TOOLS = frozenset(
     # code by symbol
     "replace_symbol_body insert_after_symbol insert_before_symbol replace_regex rename_symbol "
     # version control, records
-    "git_commit git_add create_or_update_file push_files create_branch "
+    "git_commit git_add git_init git_clone git_merge git_pull create_or_update_file push_files "
+    "create_branch "
     "create_pull_request create_issue add_issue_comment merge_pull_request write_query "
     "create_entities create_relations add_observations delete_entities delete_relations "
     "delete_observations save_memory write_memory memory memory_write update_memory "
@@ -318,11 +319,6 @@ def _entry(entry: Any) -> str:
 
 def _is_map(value: Any) -> bool:
     return isinstance(value, Mapping)
-
-
-def quoted(word: str) -> str:
-    """A word as a shell reads it."""
-    return "'" + word.replace("'", "'\\''") + "'"
 
 
 def code(call: Call, rules: Rules) -> str:
