@@ -118,6 +118,7 @@ def test_a_tool_that_writes_is_known_in_every_spelling(name):
         ("jira_create_issue", {"summary": "x"}, WROTE),
         ("API-post-page", {"parent": {}}, WROTE),
         ("API-post-search", {"query": "page"}, NOTHING),
+        ("API-post-page-search", {"query": "x"}, NOTHING),
         ("notion-update-page", {"page_id": "x", "command": "update_content"}, WROTE),
         ("validate_create_issue", {"summary": "x"}, NOTHING),
         ("jira_add", {"summary": "x"}, NOTHING),
