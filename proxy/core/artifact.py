@@ -110,8 +110,7 @@ def _kind(call: Call, rule: str, rules: Rules) -> Kind:
     name = tools.bare(call.name)
     if name in rules.reading_tools or name in rules.writing_tools or tools.shows(call.name):
         return Kind.READ
-    ran = name in rules.code_tools or name in rules.shell_tools or tools.runs(call)
-    return Kind.RUN if ran else Kind.OTHER
+    return Kind.RUN if name in rules.code_tools or tools.runs(call) else Kind.OTHER
 
 
 # --- program text -------------------------------------------------------------------------------

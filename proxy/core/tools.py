@@ -275,7 +275,7 @@ _COMMANDS = (
 _CODES = ("code", "source", "script", "input", "python_code", "query", "__arg1")
 _SHELL_LANGUAGES = frozenset("shell bash sh zsh powershell cmd".split())
 _RUNNING = re.compile(
-    r"run|exec|test|check|lint|build|compile|process|output|stdin|send_?input|terminal|shell", re.I
+    r"run|exec|test|check|lint|build|compile|process|output|stdin|send_?input", re.I
 )
 MAX_LISTED = 50
 """Entries that are read of a list of commands."""
